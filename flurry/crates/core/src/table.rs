@@ -1,8 +1,8 @@
-//! What a shard holds: for each key a version, a state, and what the write that made it answered.
+//! The records of a shard: for each key its version, its state, and the answer of its last write.
 //!
-//! A deleted key keeps its version (a tombstone) until every replica has the deletion, and an
-//! evicted one until every replica has had the value: without it a delayed write would bring an old
-//! value back.
+//! A deleted key keeps its version (a tombstone) until every replica has the deletion. An evicted
+//! key keeps its version until every replica has had the value. Without the version, a delayed
+//! write would bring an old value back.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -16,19 +16,19 @@ use crate::id::{Epoch, Key, Sequence, SessionId, Version};
 use crate::machine::{StateMachine, digest};
 use crate::message::State;
 
-/// What a record takes beside its key, state and answer.
+/// Bytes that a record takes in addition to its key, state and answer.
 const RECORD_BYTES: usize = 96;
 
-/// Bytes that a deleted or evicted key takes beside its record, for its place in the order of
-/// versions.
+/// Bytes that a deleted or evicted key takes in addition to its record, for its place in the order
+/// of versions.
 const TOMBSTONE_BYTES: usize = 64;
 
-/// Of how many records the least recently used is evicted.
+/// The number of records among which an eviction takes the least recently used one.
 const SAMPLE: usize = 8;
 
 const _: () = assert!(SAMPLE > 0, "an eviction looks at some record");
 
-/// Passes a key's own hash through.
+/// A hasher that returns a key's own hash.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -46,7 +46,7 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// What a replica knows of a key.
+/// A replica's record of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record<S> {
     pub(crate) version: Version,
@@ -55,14 +55,14 @@ pub(crate) struct Record<S> {
     pub(crate) state: Option<S>,
     pub(crate) answer: Bytes,
     pub(crate) evicted: bool,
-    /// When it was last used, counted in operations; wraps after four thousand million.
+    /// The time of its last use, counted in operations; wraps after four thousand million.
     used: u32,
     /// Index into [`Table::values`]; `None` for a record without a value.
     place: Option<u32>,
 }
 
 impl<S> Record<S> {
-    /// There is no value of the key any more, only its version: it was deleted, or evicted.
+    /// Returns whether the key has no value, only a version: it was deleted or evicted.
     pub(crate) fn is_tombstone(&self) -> bool {
         self.state.is_none()
     }
@@ -83,7 +83,8 @@ pub(crate) struct Table<M: StateMachine> {
     evictions: u64,
 }
 
-/// In the order of the records, which scans follow. Left out: what is used to choose what to evict.
+/// Hashes the records in their order, which scans follow. The fields that only choose a value to
+/// evict are left out.
 impl<M: StateMachine<State: Hash>> Hash for Table<M> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         for (key, record) in &self.records {
@@ -140,7 +141,7 @@ impl<M: StateMachine> Table<M> {
         self.evictions
     }
 
-    /// The record at a place; places only change when a record is removed.
+    /// Returns the record at a place. Places change only when a record is removed.
     pub(crate) fn at(&self, index: usize) -> Option<(&Key, &Record<M::State>)> {
         self.records.get_index(index)
     }
@@ -162,7 +163,7 @@ impl<M: StateMachine> Table<M> {
         RECORD_BYTES + key.bytes().len() + record.answer.len() + state + order
     }
 
-    /// By how much storing this would grow the table.
+    /// Returns the bytes by which storing this would grow the table.
     pub(crate) fn growth(
         &self,
         machine: &M,
@@ -233,7 +234,7 @@ impl<M: StateMachine> Table<M> {
         let index = match self.records.entry(key) {
             Entry::Occupied(mut held) => {
                 let old = held.get().version;
-                // I2: a replica never goes back within one life.
+                // I2: a replica never goes back within one incarnation.
                 assert!(
                     old <= version || planted(Bug::PushGoesBack),
                     "{:?} would go back from {old} to {version}",
@@ -353,7 +354,7 @@ impl<M: StateMachine> Table<M> {
         self.records.get_index_mut(index).map(|(_, record)| record)
     }
 
-    /// A record changes or goes: if it was a deletion, that has no place in the order any more.
+    /// Removes a record that changes or goes from the order of deletions, if it was a deletion.
     fn drop_from_order(
         tombstones: &mut BTreeMap<(SessionId, Version), Key>,
         key: &Key,
@@ -450,7 +451,8 @@ impl<M: StateMachine> Table<M> {
         self.check_counts();
     }
 
-    /// Evicts the least recently used of a few values; their versions stay. Says whether it could.
+    /// Evicts the least recently used of a few values, whose version stays. Returns whether it
+    /// could.
     pub(crate) fn evict_one(&mut self, machine: &M, spare: &Key) -> bool {
         let mut victim: Option<(usize, u32)> = None;
         // One more than SAMPLE, because the spared key may be among them.
@@ -501,7 +503,7 @@ impl<M: StateMachine> Table<M> {
     }
 }
 
-/// A record as it travels.
+/// Returns a record as it is sent to another replica.
 pub(crate) fn state_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> State {
     assert!(
         record.state.is_none() || !record.evicted,

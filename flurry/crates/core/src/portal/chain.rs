@@ -326,7 +326,8 @@ impl Portal {
             sequence.is_takeover() && !self.operations.contains_key(&sequence),
             "a takeover has a number of its own: two may find two states"
         );
-        // First, since a takeover that is sent anew may be all that is not stable.
+        // Inserted first, because a takeover that is sent anew may be the only number that is not
+        // stable.
         self.unstable.insert(sequence, 0);
         let stable = self.stable();
         let part = self.part(key.session());
@@ -351,10 +352,10 @@ impl Portal {
             level: Level::First,
             at: self.at,
             stable,
-            // A version of this epoch is the last of a key that was forgotten.
+            // For a forgotten key, a version of this epoch is its last one.
             clean_since: clean_since.or(Some(id.epoch)).filter(|_| untouched),
             opened_in,
-            // As long as it takes: its operation has its own patience.
+            // A takeover has no timeout: the operation that waits for it has its own.
             patience: crate::id::DurationNs(u64::MAX / 4),
         };
         let operation = Operation {

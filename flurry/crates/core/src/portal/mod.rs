@@ -1,11 +1,12 @@
 //! The portal: the owner of a session, or of several.
 //!
-//! It gives each operation its identity and tells what it depends on, keeps each write until every
-//! replica has it, and says honestly what came of it: done, or lost, or not known. What it sends may
-//! be sent again by anyone at any time without harm.
+//! It gives each operation its identity, and names the version that the operation depends on. It
+//! keeps each write until every replica has it, and reports the true outcome: done, lost, or
+//! unknown. Anyone may repeat its messages at any time without harm.
 //!
-//! Sequence numbers are even for the caller's operations; the odd number below is for the takeover of
-//! the key that the operation may need first. So a caller that brings its own numbers leaves room.
+//! A caller's operation has an even sequence number. The odd number below it belongs to the
+//! takeover of the key that the operation may need first. So a caller with numbers of its own
+//! leaves room.
 //!
 //! Inputs are `handle_*` and `submit`, outputs `poll_*`, as everywhere in this crate.
 
@@ -35,7 +36,7 @@ use parts::Part;
 pub use parts::Sessions;
 use unstable::Unstable;
 
-/// How often an unanswered message to the controller is repeated.
+/// The interval at which it repeats an unanswered message to the controller.
 const CONTROLLER_AGAIN: DurationNs = DurationNs::millis(50);
 
 /// Where a message of a portal goes.
@@ -47,26 +48,28 @@ pub enum Destination {
     Controller,
 }
 
-/// What a portal is told at its start.
+/// The parameters of a portal.
 #[derive(Debug, Clone)]
 pub struct PortalParams {
     /// The sessions that it asks for.
     pub sessions: Sessions,
-    /// Random: tells this opening from another.
+    /// A random number that distinguishes this opening from others.
     pub nonce: u64,
-    /// Operations without an answer at most; and writes, if answered ones that are not yet stable
-    /// count too.
+    /// The most unanswered operations. For writes, answered ones that are not yet stable count as
+    /// well.
     pub operations_max: usize,
-    /// Bytes of all these operations at most. Beyond that, writes are refused until a replica that
-    /// is behind has caught up; reads are not.
+    /// The most bytes of these operations. Beyond that it refuses writes, but not reads, until the
+    /// replicas that are behind have caught up.
     pub bytes_max: usize,
-    /// Keys whose versions it remembers at most; a forgotten one is taken over again at its next use.
+    /// The most keys whose versions it remembers. It takes over a forgotten key again at its next
+    /// use.
     pub keys_max: usize,
-    /// When the router may forget (a process of its own): how often it is told again.
+    /// The interval at which it sends unfinished operations to the router again; `None` if the
+    /// router is in the same process and so cannot forget them.
     pub drive_again: Option<DurationNs>,
-    /// Period of the report to the controller, which also asks whether a server was lost; `None`
-    /// sends none. An owner that does not know of a loss cannot say that its writes have outlived
-    /// it.
+    /// Period of the report to the controller, whose answer names the latest loss of a server;
+    /// `None` sends no reports. An owner that does not know of a loss cannot report that its writes
+    /// have outlived it.
     pub heartbeat: Option<DurationNs>,
     /// Silence of the present owners after which this portal takes the sessions; zero takes them at
     /// once.
@@ -80,35 +83,36 @@ pub struct PortalParams {
     pub copies: Copies,
 }
 
-/// What the caller wants done.
+/// A caller's operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Submission {
     /// The key's bytes.
     pub key: Bytes,
-    /// In the machine's format.
+    /// The operation, in the machine's format.
     pub operation: Bytes,
-    /// How it depends on the state.
+    /// Its dependence on the state.
     pub access: Access,
-    /// Which replies it waits for.
+    /// The replies that it waits for.
     pub level: Level,
     /// The owner's time.
     pub at: WallNs,
-    /// When the caller wants to hear that the outcome is unknown.
+    /// The time after which the portal reports that the outcome is unknown.
     pub patience: DurationNs,
-    /// The caller's own number, or the next.
+    /// The caller's own number; `None` for the next one.
     pub sequence: Option<u64>,
-    /// It is not done if its answer could rest on an older value than was once acknowledged: see
-    /// [`Outcome::TailUnknown`]. Blind writes are done, since they rest on nothing.
+    /// True if the operation must not be done when its answer could rest on an older value than was
+    /// once acknowledged: see [`Outcome::TailUnknown`]. Blind writes are done, since they rest on
+    /// no value.
     pub refuses_doubt: bool,
 }
 
-/// Why a submission was not taken. Nothing was done.
+/// The reason why the portal did not accept a submission. Nothing was done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// The session is not open (yet, or any more).
     #[error("session: it is not open; wanted an open one; hint: wait for the opening")]
     NotOpen,
-    /// Somebody else owns it now.
+    /// Another portal owns the session now, under this epoch.
     #[error("session: epoch {} owns it now; wanted to be the only owner; hint: open it again to take it back", .0.0)]
     Fenced(Epoch),
     /// The key is empty or too long.
@@ -119,9 +123,9 @@ pub enum SubmitError {
         "sequence: {given} was given after {last}; wanted a higher one; hint: numbers must never go back"
     )]
     SequenceGoesBack {
-        /// The caller's.
+        /// The caller's number.
         given: u64,
-        /// The last.
+        /// The last number.
         last: u64,
     },
     /// The level promises fewer copies than the owner does.
@@ -129,7 +133,7 @@ pub enum SubmitError {
         "level: it promises too few copies for this session; wanted quorum, all or disk; hint: open the session with fewer copies to use other levels"
     )]
     Level,
-    /// Too much is under way.
+    /// Too many operations are under way.
     #[error(
         "portal: {0} operations are under way; wanted fewer; hint: wait for answers before sending more"
     )]
@@ -141,7 +145,7 @@ pub enum SubmitError {
     Full(usize),
 }
 
-/// What came of an operation, for the caller.
+/// The outcome of an operation, for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Done, at the level asked for.
@@ -151,31 +155,31 @@ pub enum Outcome {
         /// The key was just taken over, and its earlier owner's last writes may have been lost.
         tail_unknown: bool,
     },
-    /// Not answered in time. A write may have happened or happen yet.
+    /// No answer came in time. A write may have happened or may still happen.
     Unknown,
-    /// It was not done, since its caller wants no answer that may rest on an older value: the key was
-    /// taken over, and its earlier owner's last writes may have been lost.
+    /// The operation was not done. The key was just taken over, its earlier owner's last writes may
+    /// have been lost, and the caller refuses an answer that may rest on an older value.
     TailUnknown,
     /// A write that was acknowledged is on no replica any more; there is only an older value.
     DataLoss {
         /// The version that is lost.
         need: Version,
-        /// The newest that there is.
+        /// The newest version that a replica has.
         have: Version,
     },
-    /// Somebody else owns the session now.
+    /// Another portal owns the session now, under this epoch.
     Fenced(Epoch),
     /// The servers or the router are full; it was not acknowledged.
     Busy,
     /// Its level promises more copies than there are servers now; it was not acknowledged.
     TooFewCopies,
-    /// The value was evicted. A write may all the same have happened where it was not.
+    /// The value was evicted. A write may still have happened on a replica that had the value.
     Evicted,
     /// The machine cannot read the operation.
     Malformed,
 }
 
-/// What the portal tells its caller.
+/// A report of the portal to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The sessions are open, the first one under this epoch.
@@ -185,17 +189,19 @@ pub enum Event {
     /// Another owner with this epoch lives, and this portal stands by. Reported once for each
     /// epoch.
     StandsBy(Epoch),
-    /// What came of an operation, by the caller's number.
+    /// The outcome of an operation, by the caller's number.
     Answered(u64, Outcome),
     /// Every replica has this write.
     Stable(u64),
-    /// The session is closed: all is on every replica, and the next owner starts without asking.
+    /// The session is closed. Every write is on every replica, and the next owner need not ask for
+    /// them.
     Closed,
-    /// Somebody else owns the session now, under this epoch. Comes once, before the outcomes of what
-    /// was under way; also when nothing was. With several sessions: the last one that it had.
+    /// Another portal owns the session now, under this epoch. The event comes once, before the
+    /// outcomes of the operations under way. With several sessions it reports the loss of the last
+    /// one.
     Fenced(Epoch),
-    /// Somebody else owns one of several sessions now, the one of this place among them, under this
-    /// epoch. The owner goes on with the others.
+    /// Another portal owns the session of this place now, under this epoch. This portal goes on
+    /// with its other sessions.
     PartFenced(usize, Epoch),
 }
 
@@ -222,9 +228,9 @@ struct Operation {
     access: Access,
     takeover: bool,
     answered: bool,
-    /// The caller has heard of it.
+    /// True if the caller was notified of the outcome.
     told: bool,
-    /// An answer has shown what it wrote: it can be refused no more.
+    /// True if an answer has shown its value, so that it can no longer be refused.
     seen: bool,
     driven: MonoNs,
     deadline: MonoNs,
@@ -237,35 +243,38 @@ struct Operation {
 pub struct Portal {
     params: PortalParams,
     life: Life,
-    /// Its sessions, once it has been let in.
+    /// Its sessions, once they are open.
     parts: Vec<Part>,
     /// The latest loss of a server that it knows of.
     last_loss: ConfigNumber,
-    /// That loss and its own last number by then, until all up to there is on every replica again.
+    /// That loss, and the portal's last number at that time, until every write up to that number is
+    /// on every replica again.
     settling: Option<(ConfigNumber, Sequence)>,
     /// The latest loss that all its writes have outlived.
     settled: ConfigNumber,
-    /// When it tells the controller so, and asks whether there is a later one.
+    /// The time of its next report to the controller, whose answer names the latest loss.
     settled_again: MonoNs,
-    /// When the controller last answered.
+    /// The time of the controller's last answer.
     heard: MonoNs,
-    /// Something that it had written is lost.
+    /// True if one of its acknowledged writes is lost.
     never_settles: bool,
     last: Sequence,
     at: WallNs,
-    /// A key was forgotten: one that is not known is not new.
+    /// True if it forgot a key, so that an unknown key need not be new.
     forgot: bool,
-    /// One of them may have lost its last writes, and nobody was told.
+    /// True if a forgotten key may have lost its last writes, and no caller was notified.
     forgot_untold: bool,
-    /// A takeover of one of them was refused or cut off: it may have reached some replicas only.
+    /// True if a takeover of a forgotten key was refused or cut off, and may have reached some
+    /// replicas only.
     forgot_touched: bool,
     keys: IndexMap<Key, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
-    /// The empty queue of a key for which nothing waits any more. It would take most of the key's memory.
+    /// The empty queue of a key without waiting operations, for reuse. It would take most of the
+    /// key's memory.
     spare: VecDeque<Pending>,
     operations: BTreeMap<Sequence, Operation>,
     /// Operations that wait for others on their key.
     waiting: BTreeMap<Sequence, Key>,
-    /// Numbers that may still change a replica.
+    /// The numbers of operations that may still change a replica.
     unstable: Unstable,
     /// Former numbers of operations that were renumbered, by their present number.
     again: BTreeMap<Sequence, again::Tried>,
@@ -281,14 +290,14 @@ pub struct Portal {
     events: VecDeque<Event>,
 }
 
-/// The caller's number of an operation. Every other number on the wire is for taking a key over.
+/// Returns the caller's number of an operation. The odd numbers on the wire belong to takeovers.
 #[must_use]
 pub fn number_of(sequence: Sequence) -> u64 {
     sequence.0 / 2
 }
 
 impl Portal {
-    /// A portal that asks the controller to make it the owner.
+    /// Returns a portal that asks the controller to make it the owner.
     #[must_use]
     pub fn new(now: MonoNs, params: PortalParams) -> Self {
         let mut portal = Self {
@@ -324,21 +333,21 @@ impl Portal {
         portal
     }
 
-    /// The number of its first session, once that is open.
+    /// Returns the number of its first session, once that is open.
     #[must_use]
     pub fn session(&self) -> SessionId {
         let first = self.parts.first();
         first.map_or(SessionId(0), |it| it.owned.session)
     }
 
-    /// The owner's highest epoch in any of its sessions, once they are open.
+    /// Returns the owner's highest epoch in any of its sessions, once they are open.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         let epochs = self.parts.iter().map(|it| it.owned.epoch);
         epochs.max().unwrap_or_default()
     }
 
-    /// Whether operations may be submitted.
+    /// Returns whether operations may be submitted.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.life == Life::Open
@@ -348,7 +357,7 @@ impl Portal {
         matches!(self.life, Life::Opening(_))
     }
 
-    /// Operations that it holds: unanswered, or not yet on every replica.
+    /// Returns the number of operations that it holds: unanswered, or not yet on every replica.
     #[must_use]
     pub fn held(&self) -> usize {
         self.unstable.len().max(self.operations.len())
@@ -366,13 +375,13 @@ impl Portal {
         self.keys.len()
     }
 
-    /// The owner's time by now: it never goes back, and not behind an earlier owner's.
+    /// Returns the owner's time. It never goes back, nor behind an earlier owner's time.
     #[must_use]
     pub fn at(&self) -> WallNs {
         self.at
     }
 
-    /// The number of the last operation that it took.
+    /// Returns the number of the last operation that it accepted.
     #[must_use]
     pub fn last(&self) -> u64 {
         number_of(self.last)
@@ -384,7 +393,7 @@ impl Portal {
         self.tried_again
     }
 
-    /// Every write up to this number is on all replicas.
+    /// Returns the number up to which every write is on all replicas.
     #[must_use]
     pub fn stable_through(&self) -> u64 {
         let stable = number_of(self.stable());
@@ -392,7 +401,7 @@ impl Portal {
         tried.map_or(stable, |tried| tried.min(stable))
     }
 
-    /// As [`Self::stable_through`], as numbered on the wire.
+    /// Returns [`Self::stable_through`] as numbered on the wire.
     #[must_use]
     pub fn stable_sequence(&self) -> Sequence {
         self.stable()
@@ -403,15 +412,17 @@ impl Portal {
             return self.last;
         };
         assert!(first <= self.last, "{first:?} was never given out");
-        // The number below an operation's is for the takeover that it may still need; a write that was
-        // sent needs none any more. Else the loss of what its takeover wrote back could not be proven.
+        // The number below an operation's number belongs to the takeover that it may still need. A
+        // write that was sent needs none. Without this distinction nobody could prove the loss of a
+        // write-back.
         let sent = self.operations.get(&first);
         let needs_none =
             first.is_takeover() || sent.is_some_and(|operation| operation.access != Access::Read);
         Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
     }
 
-    /// Takes an operation; what comes of it is an [`Event::Answered`] with the number returned.
+    /// Accepts an operation and returns its number. An [`Event::Answered`] with this number
+    /// follows.
     ///
     /// # Errors
     ///
@@ -422,7 +433,7 @@ impl Portal {
             Life::Fenced(epoch) => return Err(SubmitError::Fenced(epoch)),
             _ => return Err(SubmitError::NotOpen),
         }
-        // A read of a write that is on one server only would show what may be lost.
+        // A read at a lower level could show a write that is on one server only, and may be lost.
         if self.params.copies.are_several() && !submission.level.promises_copies() {
             return Err(SubmitError::Level);
         }
@@ -486,7 +497,7 @@ impl Portal {
         Ok(())
     }
 
-    /// Lets go of the session once every replica has every write; [`Event::Closed`] says so.
+    /// Closes the session once every replica has every write. [`Event::Closed`] follows.
     pub fn close(&mut self, now: MonoNs) {
         if self.life == Life::Open {
             self.life = Life::Closing;
@@ -502,7 +513,7 @@ impl Portal {
         }
     }
 
-    /// A message from the router or the controller.
+    /// Handles a message from the router or the controller.
     pub fn handle_message(&mut self, now: MonoNs, message: Message) {
         match message {
             Message::Answer(answer) => self.handle_answer(now, answer),
@@ -530,7 +541,8 @@ impl Portal {
             Message::Control(Control::Closed(closed)) if self.life == Life::Closing => {
                 self.note_closed(&closed);
             }
-            // An owner with no operation under way does not hear it from a server.
+            // The controller reports a new owner, because no server reports it while no operation
+            // is under way.
             Message::Control(Control::Fence(session, epoch))
                 if self.part(session).is_some_and(|it| it.owned.epoch < epoch) =>
             {
@@ -540,7 +552,7 @@ impl Portal {
         }
     }
 
-    /// The controller has noted that sessions are closed.
+    /// Notes that the controller has closed sessions.
     fn note_closed(&mut self, closed: &[Owned]) {
         for owned in closed {
             self.close_part(*owned);
@@ -581,13 +593,14 @@ impl Portal {
         self.events.push_back(told);
     }
 
-    /// The router goes by this configuration, in which a server may have been lost.
+    /// Notes that the router goes by this configuration, which may report the loss of a server.
     pub fn noticed(&mut self, now: MonoNs, config: &Config) {
         self.lost(now, config.last_loss);
     }
 
-    /// A server was lost. What is not on every replica yet would be in doubt should this owner end now;
-    /// the controller hears when it is not any more.
+    /// Notes the loss of a server. If this owner ended now, its writes that are not on every
+    /// replica would be in doubt. The portal reports to the controller when they are on every
+    /// replica.
     fn lost(&mut self, now: MonoNs, loss: ConfigNumber) {
         if self.life == Life::Open && loss > self.last_loss {
             self.last_loss = loss;
@@ -596,8 +609,8 @@ impl Portal {
         }
     }
 
-    /// Whether all that was written by the latest loss is on every replica now: then the controller
-    /// hears it at once.
+    /// Schedules a report to the controller once every write up to the latest loss is on every
+    /// replica.
     fn settle(&mut self, now: MonoNs) {
         let Some((loss, through)) = self.settling.filter(|_| !self.never_settles) else {
             return;
@@ -628,7 +641,7 @@ impl Portal {
             "no write outlived a loss that is not known of"
         );
         self.settled_again = self.later_asked(now);
-        // A report and its answer may be lost.
+        // One lost report, or one lost answer, does not count as silence.
         let unheard = now.since(self.heard);
         let usual = self.params.heartbeat.is_none_or(|it| unheard.0 <= 2 * it.0);
         let unheard = if usual { DurationNs(0) } else { unheard };
@@ -666,7 +679,7 @@ impl Portal {
             .push_back((Destination::Controller, Message::Control(ask)));
     }
 
-    /// Time has come to [`Self::poll_timeout`].
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         let asks = match self.life {
             Life::Opening(_) => true,
@@ -697,7 +710,7 @@ impl Portal {
         }
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns the time at which to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<MonoNs> {
         let mut next = self.deadlines.first().map(|(at, _)| *at);
@@ -716,12 +729,12 @@ impl Portal {
         next
     }
 
-    /// The next message to send.
+    /// Returns the next message to send.
     pub fn poll_send(&mut self) -> Option<(Destination, Message)> {
         self.outbox.pop_front()
     }
 
-    /// What the caller should know.
+    /// Returns the next report to the caller.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -732,7 +745,7 @@ impl Portal {
         number_of(tried.map_or(sequence, |it| it.first))
     }
 
-    /// Removes an operation that can change nothing any more from the unstable ones.
+    /// Removes an operation that can no longer change a replica from the unstable ones.
     fn let_go(&mut self, sequence: Sequence) {
         assert!(
             !self.operations.contains_key(&sequence) && !self.waiting.contains_key(&sequence),

@@ -1,4 +1,4 @@
-//! What the router's answers mean for the caller and for the key.
+//! The effects of the router's answers on callers and keys.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::id::{
 use crate::machine::Access;
 use crate::message::{Answer, Ask, Outcome as Routed, Owned, Request};
 
-/// The configurations in which copies were last lost.
+/// The latest configurations in which copies were lost.
 #[derive(Debug, Clone, Copy)]
 struct Losses {
-    /// As many copies as earlier owners' writes had.
+    /// The latest loss of as many copies as earlier owners' writes had.
     last: ConfigNumber,
-    /// All copies of some key, perhaps.
+    /// The latest loss of perhaps all copies of some key.
     wipe: ConfigNumber,
 }
 
@@ -47,7 +47,7 @@ impl Portal {
         let Some(operation) = self.operations.get(&id.sequence) else {
             return;
         };
-        // Of an answered one only this is news: the replicas that had it are gone.
+        // After an answer, the only news is that the replicas that had the write are gone.
         if operation.answered && !matches!(outcome, Routed::NobodyHas { .. }) {
             return;
         }
@@ -77,7 +77,8 @@ impl Portal {
                 } else {
                     last_loss
                 };
-                // Its own write-back, by an earlier sending: what was there before is not known any more.
+                // An earlier sending of this takeover wrote it back. The version before that is no
+                // longer known.
                 let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
                 let taken_before = found.epoch == id.epoch && found.sequence.is_takeover();
                 let own = found == id.version() || (unheard && taken_before);
@@ -91,7 +92,8 @@ impl Portal {
                 self.was_executed(id.sequence, found, own);
             }
             Routed::NobodyHas { need, stable, have } => {
-                // Of what was asked last: a late answer may be about an earlier sending.
+                // The answer counts only for the latest sending. A late answer may belong to an
+                // earlier one.
                 let request = &operation.request;
                 if request.dep == need && request.stable == stable {
                     self.nobody_has(now, id.sequence, have);
@@ -145,7 +147,7 @@ impl Portal {
                 Access::Blind => {}
             }
             if access != Access::Read && absent {
-                // Also when later writes are under way: they name it.
+                // Noted even while later writes are under way, because they depend on the deletion.
                 chain.deleted_at = chain.deleted_at.max(Some(version));
             }
         }
@@ -159,7 +161,7 @@ impl Portal {
         }
     }
 
-    /// Whether the last writes to a key that was found at this version may have been lost, and no
+    /// Returns whether the last writes to a key, found at this version, may have been lost, and no
     /// notified caller has written the key since.
     fn is_lossy(
         &self,
@@ -178,7 +180,7 @@ impl Portal {
         let untold = !self.params.tells_first || written_in <= part.unknown_through;
         let earlier = part.unknown_through > Epoch(0) && untold || losses.last > part.opened_in;
         let wiped = losses.wipe > part.opened_in;
-        // It may be a key in doubt that was forgotten before a caller heard of it.
+        // It may be a key in doubt that the portal forgot before it notified a caller.
         let forgot = self.forgot_untold && found.epoch == part.owned.epoch;
         wiped || forgot || (!clean && found.epoch < part.owned.epoch && earlier)
     }
@@ -219,19 +221,23 @@ impl Portal {
             operation.access,
         );
         let stable = self.stable();
-        // The replicas may have got it since they were asked: only what they say now proves a loss.
+        // The replicas may have received the write since they replied. Only replies from now on
+        // prove a loss.
         let epoch = operation.request.id.epoch;
         let unproven = dep.epoch == epoch && dep.sequence > operation.request.stable;
         let buried = dep.epoch == epoch && dep.sequence <= stable && have == Version::NONE;
         let Some(chain) = self.keys.get_mut(&key) else {
             return;
         };
-        // The write that it depends on was refused meanwhile: ask what there is, then try again.
+        // If the write that it depends on was refused meanwhile, a takeover finds the present
+        // state.
         let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
-        // Or a late copy of a refused write was executed after all: nothing can be lost of a key that
-        // was never written. Or what a takeover wrote back is gone, of which others may have the original.
+        // Or a late copy of a refused write was executed. Then a key that was never written has
+        // lost nothing. Or the write-back of a takeover is gone, but other replicas may have the
+        // original.
         let taken_over = dep.epoch == epoch && dep.sequence.is_takeover() && !unproven;
-        // Every replica had the deletion, and has ended since: a disk that was late knows what was before.
+        // Or every replica had the deletion and has ended since, and a late disk brought back the
+        // old value.
         let is_older = |it: &Version| Version::NONE < have && have < *it;
         let back = chain
             .deleted_at
@@ -248,7 +254,8 @@ impl Portal {
                 }
                 self.requeue(sequence, &key);
             } else {
-                // Refused with it: under the same number it could be executed on two different states.
+                // The write is refused as well, because under one number it could be executed on
+                // two states.
                 let chain = self.keys.get(&key);
                 let refused = chain.filter(|chain| chain.refused.contains(&dep));
                 let outcome = if let Some(chain) = refused {
@@ -268,7 +275,8 @@ impl Portal {
         if unproven {
             self.drive_with(now, sequence, dep);
         } else if buried && deleted {
-            // Every replica has buried the deletion that it depends on: that is what it asks for.
+            // Every replica has forgotten the deletion that the operation depends on, so that the
+            // key has no version any more.
             if chain.known == Known::At(dep) {
                 chain.known = Known::At(Version::NONE);
             }
@@ -288,7 +296,8 @@ impl Portal {
     }
 
     fn drive_with(&mut self, now: MonoNs, sequence: Sequence, dep: Version) {
-        // Before it is taken out: what is stable depends on what was sent.
+        // Read before the operation is removed, because the stable number depends on the sent
+        // operations.
         let stable = self.stable();
         let Some(operation) = self.operations.remove(&sequence) else {
             return;
@@ -345,8 +354,8 @@ impl Portal {
         self.unstable.insert(sequence, bytes);
         self.waiting.insert(sequence, key.clone());
         if let Some(chain) = self.keys.get_mut(key) {
-            // Reads that were under way together come back in any order. A takeover has the number
-            // below that of the first, so the first must be the one with the lowest.
+            // Reads that were under way together return in any order. A takeover has the number
+            // below that of the first operation, so the first must have the lowest number.
             let place = chain.waiting.partition_point(|it| it.sequence < sequence);
             assert!(
                 place == 0 || access == Access::Read,
@@ -356,7 +365,7 @@ impl Portal {
         }
     }
 
-    /// Nothing was done, as far as anybody can know.
+    /// Ends an operation that, as far as the portal can know, was not done.
     pub(super) fn refused(&mut self, sequence: Sequence, outcome: Outcome) {
         let Some(operation) = self.operations.get(&sequence) else {
             return;
@@ -373,10 +382,11 @@ impl Portal {
             }
             if takeover {
                 chain.known = Known::Unknown;
-                // Whoever waits for it hears the same.
+                // The operation that waits for the takeover gets the same outcome.
                 waits = chain.waiting.pop_front();
             }
-            // Evicted here, but another replica may have had the value, and have executed it.
+            // Another replica may have executed the operation, even if this one had evicted the
+            // value.
             let perhaps = matches!(
                 outcome,
                 Outcome::Busy | Outcome::TooFewCopies | Outcome::Unknown | Outcome::Evicted
@@ -386,7 +396,8 @@ impl Portal {
                 chain.too_few = outcome == Outcome::TooFewCopies;
             }
             if !takeover && access != Access::Read && chain.known == Known::At(version) {
-                // A late copy of what was refused for want of room may yet be executed.
+                // A replica may still execute a late copy of a write that was refused for lack of
+                // room.
                 let doubtful = chain.refused.contains(&dep) || access == Access::Blind;
                 chain.known = if perhaps || doubtful {
                     Known::Unknown
@@ -420,7 +431,7 @@ impl Portal {
         let Some(operation) = self.operations.get(&id.sequence) else {
             return;
         };
-        // A read changes no replica, so that it is never stable.
+        // A read changes no replica, so it is never stable.
         if operation.access == Access::Read {
             return;
         }
@@ -432,7 +443,7 @@ impl Portal {
             chain.deleted_at = chain.deleted_at.max(Some(version));
         }
         if !operation.answered {
-            // All have it, and none can tell any more what it answered.
+            // Every replica has the write, and none knows its answer any more.
             if let Some(chain) = self.keys.get_mut(&key)
                 && operation.access == Access::Update
                 && !takeover
@@ -464,7 +475,7 @@ impl Portal {
             }
             return;
         }
-        // It still waits for others on its key: nothing was sent, and nothing will be.
+        // It still waits for other operations on its key, and was never sent.
         let Some(key) = self.waiting.remove(&sequence) else {
             return;
         };
@@ -477,7 +488,8 @@ impl Portal {
             .push_back(Event::Answered(number, Outcome::Unknown));
     }
 
-    /// The router may have forgotten: it hears again of what is not answered and of what is not stable.
+    /// Sends the operations that are not answered or not stable to the router again, which may have
+    /// forgotten them.
     pub(super) fn drive_all_again(&mut self, now: MonoNs, period: DurationNs) {
         let due: Vec<Sequence> = self
             .operations
@@ -517,8 +529,9 @@ impl Portal {
         }
     }
 
-    /// A takeover's write-back must not be repeated: what a second look finds may be newer, and would
-    /// carry the first one's number. Later writes make it moot; without any, the key is taken anew.
+    /// Replaces a takeover whose write-back is not stable. Repeating it could find a newer state
+    /// and give it the number of the first one. If a later write follows, it makes the takeover
+    /// unnecessary. Otherwise the portal takes the key over under a new number.
     fn take_over_again(&mut self, now: MonoNs, sequence: Sequence) {
         let Some(operation) = self.operations.get(&sequence) else {
             return;
@@ -542,7 +555,7 @@ impl Portal {
         }
     }
 
-    /// Another owner has a session now. What was under way there ends; other sessions go on.
+    /// Ends the operations of a session that another owner has now. The other sessions go on.
     pub(super) fn fenced(&mut self, session: SessionId, epoch: Epoch) {
         if !self.is_alive() {
             return;

@@ -1,8 +1,8 @@
 //! The sessions of an owner.
 //!
-//! Most owners have one session. A gateway has one for each part of the slots that it serves, so that
-//! a part can move to another gateway. All sessions share the owner's numbers: what is stable is
-//! stable in each of them.
+//! Most owners have one session. A gateway has one for each part of the slots that it serves, so
+//! that a part can move to another gateway. All sessions share the owner's numbers: a stable number
+//! is stable in each of them.
 
 use std::fmt::{self, Debug, Formatter};
 
@@ -11,7 +11,7 @@ use crate::config::majority;
 use crate::id::{ConfigNumber, Epoch, Key, OperationId, Sequence, SessionId};
 use crate::message::{Opened, OpenedSession, Owned};
 
-/// Which sessions an owner opens, and how keys are spread over them.
+/// The sessions that an owner opens, and the assignment of keys to them.
 #[derive(Clone)]
 pub struct Sessions {
     /// Their names.

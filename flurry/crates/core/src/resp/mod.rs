@@ -1,4 +1,4 @@
-//! The protocol of Redis, as bytes: what clients send, and what they are told.
+//! The protocol of Redis, as bytes: the commands of clients, and the replies to them.
 
 mod reply;
 mod request;

@@ -1,30 +1,30 @@
 //! Commands out of a stream of bytes, as Redis reads them: arrays of bulk strings, and inline words.
 //!
-//! A complaint is worded as Redis words it, and is the last thing of its connection: nothing behind what
-//! is no command can be found.
+//! A protocol error has the words of Redis, and ends its connection, because the parser cannot find
+//! the next command behind it.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::decimal::decimal;
 
-/// What a word takes beside its bytes.
+/// Memory that a word takes in addition to its bytes.
 const WORD_BYTES: usize = 64;
 
-/// What a client may send as one command.
+/// The limits of one command.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Words.
+    /// The most words.
     pub words_max: i64,
-    /// Bytes of one word.
+    /// The most bytes of one word.
     pub word_bytes_max: usize,
-    /// Bytes of all words, and of what keeps them.
+    /// The most bytes of all words, including the memory that holds them.
     pub bytes_max: usize,
-    /// Nobody has said who this is; what is too much is named so.
+    /// True for a client that has not authenticated. Errors then say so.
     pub stranger: bool,
 }
 
 impl Limits {
-    /// What a stranger may send: enough to say who it is.
+    /// The limits of a client that has not authenticated: enough for the authentication.
     pub const STRANGER: Self = Self {
         words_max: 10,
         word_bytes_max: 16 << 10,
@@ -32,7 +32,7 @@ impl Limits {
         stranger: true,
     };
 
-    /// What anybody else may send.
+    /// Returns the limits of every other client.
     #[must_use]
     pub fn with_words_up_to(bytes: usize) -> Self {
         Self {
@@ -44,10 +44,10 @@ impl Limits {
     }
 }
 
-/// Bytes of a line that is no bulk string: of an inline command, or of a length.
+/// The most bytes of a line that is no bulk string: an inline command or a length.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Why a stream cannot be read on.
+/// The reason why the rest of a stream cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// An inline command without an end.
@@ -56,19 +56,19 @@ pub enum ProtocolError {
     /// A length without an end.
     #[error("Protocol error: too big mbulk count string")]
     LongCount,
-    /// The number of words is none, or too large.
+    /// The number of words is not a number, or too large.
     #[error("Protocol error: invalid multibulk length")]
     Count,
     /// A word begins with something else.
     #[error("Protocol error: expected '$', got '{0}'")]
     NotBulk(char),
-    /// The length of a word is none, or too large.
+    /// The length of a word is not a number, or too large.
     #[error("Protocol error: invalid bulk length")]
     Length,
-    /// More words than a stranger may send.
+    /// More words than a client may send before it authenticates.
     #[error("Protocol error: unauthenticated multibulk length")]
     CountOfStranger,
-    /// A longer word than a stranger may send.
+    /// A longer word than a client may send before it authenticates.
     #[error("Protocol error: unauthenticated bulk length")]
     LengthOfStranger,
     /// Its words are too long together.
@@ -79,13 +79,13 @@ pub enum ProtocolError {
     Quotes,
 }
 
-/// Reads commands as they come.
+/// Reads commands from the bytes that have arrived.
 #[derive(Debug)]
 pub struct Requests {
-    /// Words of an array that are still to come.
+    /// The number of words of an array that have not arrived.
     missing: i64,
     words: Vec<Bytes>,
-    /// Bytes of the words so far.
+    /// The bytes of the words that have arrived.
     bytes: usize,
     limits: Limits,
 }
@@ -113,7 +113,7 @@ impl Requests {
         self.bytes
     }
 
-    /// Takes the next command off the front; `None` when more must come.
+    /// Removes the next command and returns it; `None` if it has not arrived completely.
     ///
     /// # Errors
     ///

@@ -1,14 +1,15 @@
-//! What decides what a router will do, for who explores its states.
+//! The hash of a router's state, for the exploration of its states.
 
 use std::hash::{Hash, Hasher};
 
 use super::{Router, repair};
 
-/// Left out: its parameters, which never change; its counts and its log; and what it has measured,
-/// which moves the repetition of a copy by less than [`super::rate::RETRY_MAX`], chooses at the level
-/// `auto` only, and decides when it asks for the configuration without need. That it can afford more
-/// than one repair is not told apart. Its queues are empty whenever its driver has carried out what it
-/// wants.
+/// Hashes the fields that decide the router's behaviour. The parameters are left out, because they
+/// never change, and so are the counts and the log. The measurements are left out as well: they
+/// move the repetition of a copy by less than [`super::rate::RETRY_MAX`], choose at the level
+/// `auto` only, and decide when it asks for the configuration without need. Tokens beyond the cost
+/// of one repair make no difference. The queues are empty once the driver has carried out the
+/// outputs.
 impl Hash for Router {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.config.hash(hasher);

@@ -1,11 +1,12 @@
 //! The router: a copy of each operation to every replica, and the first correct reply back.
 //!
-//! It keeps each write until every replica has it, repairs replicas that missed something, and holds
-//! nothing that it could not lose: an operation carries its own identity, so the portal can drive it
+//! It keeps each write until every replica has it, and repairs replicas that lack writes. It may
+//! lose its memory without harm: an operation carries its own identity, so the portal can send it
 //! again through another router at any time.
 //!
-//! Inputs are `handle_*`, outputs `poll_*`. After each input: `poll_send` and `poll_arrival` until
-//! they are empty, then `poll_timeout` for when to call `handle_timeout`.
+//! Inputs are `handle_*`, outputs `poll_*`. After each input the driver calls `poll_send` and
+//! `poll_arrival` until they are empty, and then `poll_timeout` for the time to call
+//! `handle_timeout`.
 
 mod auto;
 mod fingerprint;
@@ -32,29 +33,29 @@ use parked::ParkedByServer;
 use rate::{RETRY_MAX, Rate};
 use repair::{Repair, RepairKey};
 
-/// Copies for a server that has said nothing for so long have been repeated at the longest interval.
+/// The silence of a server after which its copies are repeated at the longest interval.
 const SILENT_AFTER: DurationNs = DurationNs(2 * RETRY_MAX.0);
 
-/// While servers are silent, the configuration is asked for no more often.
+/// The shortest interval between requests for the configuration while servers are silent.
 const SILENT_AGAIN: DurationNs = DurationNs::millis(250);
 
-/// What a router is told at its start.
+/// The parameters of a router.
 #[derive(Debug, Clone)]
 pub struct RouterParams {
-    /// Writes and takeovers that it holds at most, answered ones that are not yet stable included. Of
-    /// reads it holds as many more.
+    /// The most writes and takeovers that it holds, including answered ones that are not yet
+    /// stable. It accepts reads up to twice as many operations.
     pub in_flight_max: usize,
-    /// Bytes of all that it holds at most. Beyond that, new writes and takeovers are refused.
+    /// The most bytes of its operations. Beyond that it refuses new writes and takeovers.
     pub bytes_max: usize,
-    /// Keep an account of every copy, late and lost ones included.
+    /// True to record every copy, including late and lost ones.
     pub log: bool,
-    /// How long a copy without a reply is waited for before it is logged as lost.
+    /// The time after which a copy without a reply is logged as lost.
     pub linger: DurationNs,
-    /// For a process of its own: a portal that has not driven an unanswered operation for so long is
-    /// gone, and nobody waits for it.
+    /// The time after which an unanswered operation that its portal has not sent again is
+    /// abandoned, because the portal is gone. For a router in a process of its own.
     pub abandoned_after: Option<DurationNs>,
-    /// Copies that a write at level `quorum`, `all` or `disk` has at least before it is acknowledged; a
-    /// majority of the copies that the cluster is meant to have, unless somebody says otherwise.
+    /// The fewest copies of a write at level `quorum`, `all` or `disk` before it is acknowledged;
+    /// by default a majority of the replicas that the cluster is configured for.
     pub copies_min: Option<u8>,
 }
 
@@ -76,7 +77,7 @@ impl Default for RouterParams {
 pub struct RouterCounts {
     /// Operations taken from portals.
     pub operations: u64,
-    /// Copies sent, repetitions included.
+    /// Copies sent, including repetitions.
     pub copies: u64,
     /// Repetitions.
     pub repeated: u64,
@@ -86,7 +87,7 @@ pub struct RouterCounts {
     pub repairs_put_off: u64,
     /// Replies that came after their server's lease may have ended.
     pub late: u64,
-    /// Pairs of replicas that answered one operation differently: must stay 0.
+    /// Pairs of replicas that answered one operation differently; must stay 0.
     pub divergent: u64,
     /// Operations refused because the router was full.
     pub busy: u64,
@@ -106,9 +107,9 @@ enum Timer {
 pub struct Router {
     params: RouterParams,
     config: Option<Arc<Config>>,
-    /// A newer configuration than ours exists; ask again then.
+    /// The time at which it asks again for a newer configuration; `None` while it needs none.
     config_wanted: Option<MonoNs>,
-    /// When it was last asked for, for whatever reason.
+    /// The time of its last request for the configuration.
     config_asked: Option<MonoNs>,
     /// Boxed: they are large, and a tree moves its elements about.
     operations: BTreeMap<OperationId, Box<InFlight>>,
@@ -124,12 +125,13 @@ pub struct Router {
     outbox: VecDeque<(Destination, Message)>,
     arrivals: VecDeque<Arrival>,
     counts: RouterCounts,
-    /// Replies to what was asked before count no more: how long they were under way is not known.
+    /// The time before which its requests were sent too early to trust: it cannot know how long
+    /// their replies were under way.
     trusts_since: MonoNs,
 }
 
 impl Router {
-    /// A router that knows nothing yet.
+    /// Returns a router without a configuration.
     #[must_use]
     pub fn new(params: RouterParams) -> Self {
         Self {
@@ -153,32 +155,32 @@ impl Router {
         }
     }
 
-    /// This machine's clock stood still for a while, or jumped: what is under way is asked again.
+    /// Distrusts replies to earlier requests, because this machine's clock stood still or jumped.
     pub fn clock_jumped(&mut self, now: MonoNs) {
         if !planted(Bug::ClockJumpIgnored) {
             self.trusts_since = now;
         }
     }
 
-    /// The configuration that it goes by.
+    /// Returns the configuration that it goes by.
     #[must_use]
     pub fn config(&self) -> Option<&Arc<Config>> {
         self.config.as_ref()
     }
 
-    /// Counts since the start.
+    /// Returns the counts since the start.
     #[must_use]
     pub fn counts(&self) -> RouterCounts {
         self.counts
     }
 
-    /// Whether it keeps an account of every copy.
+    /// Returns whether it records every copy.
     #[must_use]
     pub fn is_logging(&self) -> bool {
         self.params.log
     }
 
-    /// Operations that it holds.
+    /// Returns the number of operations that it holds.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.operations.len()
@@ -190,13 +192,13 @@ impl Router {
         self.bytes
     }
 
-    /// Repairs that are under way.
+    /// Returns the number of repairs that are under way.
     #[must_use]
     pub fn repairing(&self) -> usize {
         self.repairs.len()
     }
 
-    /// An operation from a portal.
+    /// Handles an operation from a portal.
     pub fn handle_request(&mut self, now: MonoNs, portal: u64, copy: Copy) {
         let Copy {
             request, attempt, ..
@@ -206,11 +208,11 @@ impl Router {
             known.lingers_until.is_some() && (!known.answered || known.is_write())
         };
         if self.operations.get(&id).is_some_and(|known| over(known)) {
-            // Only kept for the log, and wanted again.
+            // The router kept it for the log only, and the portal needs it again.
             self.drop_operation(id);
         }
         if let Some(known) = self.operations.get_mut(&id) {
-            // Driven again: what it depends on may have become known since.
+            // The portal sends it again, perhaps with a dependency that has become known since.
             known.portal = portal;
             known.driven = now;
             let same = known.request == request;
@@ -227,7 +229,8 @@ impl Router {
             self.answer(portal, id, Outcome::Forgotten);
             return;
         }
-        // What was taken once is driven on, however full it is here.
+        // A repeated operation is accepted even if the router is full, because it may have been
+        // done.
         if attempt == 0 && self.is_full(&request.ask) {
             self.counts.busy += 1;
             self.answer(portal, id, Outcome::Busy);
@@ -238,7 +241,7 @@ impl Router {
             let kept = replicas.iter().filter(|it| it.new).count();
             kept < self.copies_min(config) && operation::is_durable(&request, request.level)
         });
-        // A write that may have been done is driven on, however few servers are left.
+        // A repeated write is accepted even if few servers are left, because it may have been done.
         let too_few = too_few && attempt == 0;
         if too_few {
             self.want_config(now);
@@ -272,7 +275,8 @@ impl Router {
         self.drive(now, id);
     }
 
-    /// Whether there is no room for one more operation. A read leaves nothing behind.
+    /// Returns whether there is no room for one more operation. Reads have a higher limit, because
+    /// they end with their answer.
     fn is_full(&self, ask: &Ask) -> bool {
         let held = self.operations.len();
         match ask {
@@ -284,7 +288,7 @@ impl Router {
         }
     }
 
-    /// Copies of a durable write at least, in this configuration.
+    /// Returns the fewest copies of a durable write in this configuration.
     fn copies_min(&self, config: &Config) -> usize {
         if planted(Bug::QuorumOfTheLeft) {
             return 0;
@@ -293,14 +297,14 @@ impl Router {
         self.params.copies_min.map_or(usual, usize::from)
     }
 
-    /// For the log: the operation's caller wanted it at this instant already.
+    /// Sets the scheduled time of an operation, for the log.
     pub fn intended(&mut self, id: OperationId, at: MonoNs) {
         if let Some(operation) = self.operations.get_mut(&id) {
             operation.intended = at;
         }
     }
 
-    /// Puts off all copies but that for the fastest replica, when the level says so.
+    /// Delays all copies except that for the fastest replica, if the level is a hedge.
     fn hedge(&self, now: MonoNs, operation: &mut InFlight) {
         let Level::Hedge(delay) = operation.level else {
             return;
@@ -311,7 +315,8 @@ impl Router {
             .filter(|target| target.replica.old)
             .min_by_key(|target| {
                 let rate = self.rates.get(&target.replica.server);
-                // In eighths of a power of two: equals share the load by the key's own order.
+                // Replicas with similar round trips count as equal, and share the load by the key's
+                // own order.
                 rate.map_or(0, |rate| u64::from(rate.round_trip().0.max(1).ilog2()))
             })
             .map(|target| target.replica.server);
@@ -322,7 +327,7 @@ impl Router {
         }
     }
 
-    /// A message from a server or the controller.
+    /// Handles a message from a server or the controller.
     pub fn handle_message(&mut self, now: MonoNs, message: Message, kernel_received: i64) {
         match message {
             Message::Reply(reply) => {
@@ -336,7 +341,7 @@ impl Router {
         }
     }
 
-    /// Goes by a newer configuration: what is under way is sent anew to whom it concerns.
+    /// Adopts a newer configuration, and sends the operations under way to their new replicas.
     pub fn adopt(&mut self, now: MonoNs, config: &Arc<Config>) {
         if self
             .config
@@ -368,9 +373,9 @@ impl Router {
         }
     }
 
-    /// Time has come to [`Self::poll_timeout`].
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
-        // Bounded: each timer that is due is taken once, and set anew only for later.
+        // The loop ends: each expired timer is taken once, and set again only for a later time.
         while let Some((at, timer)) = self.timers.first().copied() {
             if at > now {
                 break;
@@ -395,23 +400,23 @@ impl Router {
         }
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns the time at which to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<MonoNs> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// The next message to send.
+    /// Returns the next message to send.
     pub fn poll_send(&mut self) -> Option<(Destination, Message)> {
         self.outbox.pop_front()
     }
 
-    /// The next row of the arrival log.
+    /// Returns the next row of the arrival log.
     pub fn poll_arrival(&mut self) -> Option<Arrival> {
         self.arrivals.pop_front()
     }
 
-    /// Ends everything for the log: what is open now is lost.
+    /// Drops all operations, and logs their unanswered copies as lost.
     pub fn close(&mut self) {
         let ids: Vec<OperationId> = self.operations.keys().copied().collect();
         for id in ids {
@@ -442,8 +447,9 @@ impl Router {
         self.ask_config(now);
     }
 
-    /// A server has been silent for long. Perhaps a newer configuration is without it, or has it
-    /// elsewhere: servers tell that only to whoever reaches them, and the others may owe us nothing.
+    /// Asks for the configuration, because a server has been silent for long. A newer configuration
+    /// may be without this server, or may have it at another address. Servers report a newer
+    /// configuration only in replies, and the other servers may have no request to reply to.
     fn doubt_config(&mut self, now: MonoNs) {
         let lately = |asked: MonoNs| now.since(asked) < SILENT_AGAIN;
         if !self.config_asked.is_some_and(lately) && !planted(Bug::SilenceBelieved) {
@@ -451,7 +457,7 @@ impl Router {
         }
     }
 
-    /// Asks for the configuration, from whoever may know.
+    /// Asks the controller and all members for the configuration.
     fn ask_config(&mut self, now: MonoNs) {
         self.config_asked = Some(now);
         let query = || Message::Control(Control::ConfigQuery);
@@ -472,7 +478,8 @@ impl Router {
             .map_or(ConfigNumber(0), |config| config.number)
     }
 
-    /// Sends what is due of an operation, gives up what has taken too long, and sets its timer.
+    /// Sends the copies of an operation whose time has come, gives up the operation after its
+    /// deadline, and sets its timer.
     fn drive(&mut self, now: MonoNs, id: OperationId) {
         let Some(operation) = self.operations.get_mut(&id) else {
             return;
@@ -482,7 +489,8 @@ impl Router {
             return;
         }
         if !operation.answered && now >= operation.deadline {
-            // The portal still has it. A read is over; a write goes on until it is stable.
+            // The portal still holds the operation. A read ends here. A write continues until it is
+            // stable.
             let (portal, write) = (operation.portal, operation.is_write());
             operation.deadline = MonoNs(u64::MAX);
             self.answer(portal, id, Outcome::Unknown);
@@ -521,8 +529,8 @@ impl Router {
                 }
             }
         }
-        // One that is set too early finds nothing due, and is then set anew: cheaper than to move it with
-        // every reply.
+        // A timer that is too early finds no copy to send, and is set anew. That is cheaper than to
+        // move it with every reply.
         if next < operation.timer {
             let timer = Timer::Operation(id);
             let removed = self.timers.remove(&(operation.timer, timer));
@@ -596,7 +604,8 @@ impl Router {
         }
     }
 
-    /// The row of a copy that ended without a reply; what came is filled in by who knows.
+    /// Returns the log row of a copy without a reply. The caller fills in the reply, if there is
+    /// one.
     fn row(&self, id: OperationId, server: ServerId, sent: operation::Sent) -> Option<Arrival> {
         let operation = self.operations.get(&id)?;
         if !self.params.log || !matches!(operation.request.ask, Ask::Apply { .. }) {
@@ -624,7 +633,8 @@ impl Router {
         self.arrivals.extend(row);
     }
 
-    /// An operation that needs nothing more: it goes, or stays for the log until every copy ended.
+    /// Drops an operation that needs no more copies, or keeps it for the log until every copy has
+    /// ended.
     fn retire(&mut self, now: MonoNs, id: OperationId) {
         let linger = self.params.linger;
         let Some(operation) = self.operations.get_mut(&id) else {

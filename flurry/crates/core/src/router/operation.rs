@@ -1,4 +1,4 @@
-//! One operation on its way: its copies, and when it has its answer.
+//! An operation on its way: its copies, and the conditions for its answer.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, ServerId, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Outcome, Request, State};
 
-/// Repetitions of one copy that are remembered; an older one without a reply counts as lost. As many as
-/// a reply can tell apart.
+/// The most repetitions of one copy that it remembers. An older one without a reply counts as lost.
+/// A reply distinguishes this many attempts.
 const REPEATED_MAX: usize = 31;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Progress {
-    /// Not sent yet: a hedge that waits.
+    /// The copy is not sent yet, because it is a hedge that waits.
     Waiting,
-    /// Under way, or refused for a reason that passes: it is sent again.
+    /// The copy is under way, or was refused for a passing reason. It is sent again.
     Sent,
-    /// The replica misses writes; it has this.
+    /// The replica lacks writes; it has this version.
     Behind(Version),
-    /// The replica has gone on: it cannot answer a read.
+    /// The replica has a later version, so it cannot answer a read.
     Stale,
     /// The replica has no room.
     Busy,
@@ -54,7 +54,7 @@ pub(super) struct Target {
     first: Option<Sent>,
     /// Repetitions without a reply, oldest first.
     repeated: Vec<Sent>,
-    /// What a takeover heard from it.
+    /// The state that a takeover received from the replica.
     pub(super) state: Option<State>,
 }
 
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Notes a sending. Returns the attempt that it pushes out of memory.
+    /// Notes that the copy was sent. Returns the attempt that this pushes out of memory.
     pub(super) fn sent(&mut self, now: MonoNs, again_after: DurationNs) -> Option<Sent> {
         if self.progress == Progress::Waiting {
             self.first_sent = now;
@@ -106,41 +106,43 @@ impl Target {
         forgotten
     }
 
-    /// Attempts without a reply.
+    /// Returns the attempts without a reply.
     pub(super) fn open(&self) -> impl Iterator<Item = Sent> {
         self.first.iter().chain(&self.repeated).copied()
     }
 
-    /// When the attempt that a reply answers was sent; an unknown one counts from the first.
+    /// Removes the attempt that a reply answers, and returns it; `None` if it is not known any
+    /// more.
     pub(super) fn take_sent(&mut self, attempt: u8) -> Option<Sent> {
         if attempt == 0 {
             return self.first.take();
         }
-        // From 31 on a reply does not say which; the latest is the one that is still waited for.
+        // From 31 on, a reply does not name the attempt. The latest one is the one still without a
+        // reply.
         let is_it = |sent: &Sent| sent.attempt.min(31) == attempt;
         let place = self.repeated.iter().rposition(is_it)?;
         Some(self.repeated.remove(place))
     }
 }
 
-/// What an operation is doing.
+/// The phase of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// Executing at the replicas.
+    /// The replicas execute it.
     Apply,
-    /// A takeover asks what there is.
+    /// A takeover asks the replicas for their states.
     Asking,
-    /// A takeover makes what it found the owner's.
+    /// A takeover writes the found state back under the owner's version.
     WritingBack { state: Arc<Request>, taken: Outcome },
 }
 
-/// Whether a copy still has to be sent, or sent again.
+/// Returns whether a copy still has to be sent, or sent again.
 pub(super) fn wants(phase: &Phase, target: &Target) -> bool {
     let heard = target.state.is_some() && *phase == Phase::Asking;
     target.progress != Progress::Held && !heard
 }
 
-/// Whether it is a write whose level promises that it outlives servers.
+/// Returns whether the request is a write whose level promises several copies.
 pub(super) fn is_durable(request: &Request, level: Level) -> bool {
     let write = matches!(&request.ask, Ask::Apply { access, .. } if *access != Access::Read);
     write && level.promises_copies()
@@ -150,34 +152,34 @@ pub(super) fn is_durable(request: &Request, level: Level) -> bool {
 #[derive(Debug, Clone, Hash)]
 pub(super) struct InFlight {
     pub(super) request: Arc<Request>,
-    /// Its level, `Auto` resolved.
+    /// Its level, after `Auto` was resolved.
     pub(super) level: Level,
     pub(super) portal: u64,
     pub(super) started: MonoNs,
-    /// For the log: when its caller wanted it.
+    /// Its scheduled time, for the log.
     pub(super) intended: MonoNs,
     pub(super) deadline: MonoNs,
-    /// When its portal last drove it.
+    /// The time at which its portal last sent it.
     pub(super) driven: MonoNs,
     /// Its bytes in the router's count.
     pub(super) bytes_held: usize,
     pub(super) config: ConfigNumber,
     pub(super) targets: Vec<Target>,
-    /// Replicas of the old set, those counted that are gone.
+    /// The number of replicas in the old set, including those that are gone.
     pub(super) copies: usize,
-    /// Copies that its level promises at least, however few servers are left; 0 for none.
+    /// The fewest copies that its level promises, even if fewer servers are left; 0 for none.
     pub(super) copies_min: usize,
     pub(super) phase: Phase,
     pub(super) answer: Option<Bytes>,
     pub(super) digest: Option<u64>,
-    /// It left the key without a state.
+    /// True if it left the key without a state.
     pub(super) absent: bool,
     pub(super) answered: bool,
-    /// Kept only until the log has heard of every copy.
+    /// The time until which it is kept for the log only, for copies without a reply.
     pub(super) lingers_until: Option<MonoNs>,
-    /// Rounds in which nobody could answer.
+    /// The number of rounds in which no replica could answer.
     pub(super) empty_rounds: u8,
-    /// When the timer is set to.
+    /// The time to which the timer is set.
     pub(super) timer: MonoNs,
 }
 
@@ -215,7 +217,7 @@ impl InFlight {
         }
     }
 
-    /// Bytes of what it carries.
+    /// Returns the bytes of the operation or state in its copies.
     pub(super) fn bytes(&self) -> usize {
         let carried = match &self.phase {
             Phase::WritingBack { state, .. } => &state.ask,
@@ -241,8 +243,8 @@ impl InFlight {
             .find(|target| target.replica.server == server)
     }
 
-    /// Places the copies as this configuration says; returns those that it has no place for. What a
-    /// replica has, it keeps having.
+    /// Assigns the copies to the replicas of this configuration, and returns the copies that have
+    /// no replica any more. A replica that has the write still counts as having it.
     pub(super) fn place(&mut self, now: MonoNs, config: &Config, copies_min: usize) -> Vec<Target> {
         assert!(
             self.config < config.number || self.targets.is_empty(),
@@ -281,10 +283,13 @@ impl InFlight {
         before
     }
 
-    /// Whether enough replicas have it. While the members change a write must satisfy the old set
-    /// and the new one; a read asks the old one, since only that has everything. Should all end before
-    /// the change is done, the disks of the old set are asked, which gets through without a minority of
-    /// them, whoever was gone before: so level `disk` takes a majority of all.
+    /// Returns whether enough replicas have it. While the members change, a write must satisfy its
+    /// level in the old set and in the new one. A read asks the old set only, because only that has
+    /// every write.
+    ///
+    /// If all servers end before the change is done, the disks of the old set are asked. That works
+    /// without a minority of these disks, whichever servers were gone before. So level `disk` needs
+    /// a majority of all old replicas, including those that are gone.
     pub(super) fn level_is_met(&self) -> bool {
         let met = |of: fn(&Replica) -> bool, gone: usize| {
             let all = self.targets.iter().filter(|it| of(&it.replica)).count();
@@ -309,13 +314,13 @@ impl InFlight {
         old && (new || !self.is_write())
     }
 
-    /// Replicas that have it.
+    /// Returns the number of replicas that have it.
     fn held(&self) -> usize {
         let held = |target: &&Target| target.progress == Progress::Held;
         self.targets.iter().filter(held).count()
     }
 
-    /// Every replica has it.
+    /// Returns whether every replica has it.
     pub(super) fn is_everywhere(&self) -> bool {
         let held = self.held();
         let wanted = if planted(Bug::StableTooEarly) {
@@ -326,7 +331,7 @@ impl InFlight {
         wanted > 0 && held >= wanted
     }
 
-    /// Every replica that could answer has said that it cannot.
+    /// Returns whether every replica that could answer has reported that it cannot.
     pub(super) fn nobody_can(&self) -> bool {
         let mut old = self.targets.iter().filter(|target| target.replica.old);
         let any = old.clone().next().is_some();
@@ -338,15 +343,15 @@ impl InFlight {
         })
     }
 
-    /// Since when one replica speaks for all, if it still does: since the owner came, all that had a key
-    /// may have been lost together.
+    /// Returns the epoch since which one replica speaks for all. `None` if it does not, because
+    /// since the owner came all replicas of some key may have been lost together.
     pub(super) fn clean_since(&self, last_wipe: ConfigNumber) -> Option<Epoch> {
         let holds = last_wipe <= self.request.opened_in;
         self.request.clean_since.filter(|_| holds)
     }
 
-    /// Where all have spoken and none of them has everything, a later configuration will have somebody:
-    /// those that are joining are asked on, and tell of it.
+    /// Asks the joining servers again if all replicas have replied and none of the old set is left.
+    /// They reply with a later configuration once it has complete replicas.
     pub(super) fn ask_the_joining_again(&mut self) {
         if self.targets.iter().all(|it| it.state.is_some()) {
             for target in &mut self.targets {
@@ -357,8 +362,9 @@ impl InFlight {
         }
     }
 
-    /// What a takeover has found, when it may believe it: all replicas spoke, also those that are joining, or
-    /// one did and every earlier owner had left the key the same everywhere.
+    /// Returns the state that a takeover has found, once it is certain. Either all replicas have
+    /// replied, including the joining ones. Or one has replied, and every earlier owner left the
+    /// key the same on all replicas.
     pub(super) fn found(&self, last_wipe: ConfigNumber) -> Option<State> {
         let old: Vec<&Target> = self
             .targets
@@ -380,7 +386,8 @@ impl InFlight {
         } else {
             old.len()
         };
-        // Those that join need not know anything, but what they do know would come to light later.
+        // A joining server may have no state, but a state that it does have would come to light
+        // later.
         let joining = self.targets.iter().filter(|it| !it.replica.old);
         let known: Vec<&State> = joining.clone().filter_map(|it| it.state.as_ref()).collect();
         if old.is_empty() || heard.len() < wanted || known.len() < joining.count() {

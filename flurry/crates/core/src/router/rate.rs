@@ -1,35 +1,36 @@
-//! What the router learns of each server: how fast it answers, and whether it does.
+//! The router's measurements of each server: its round trips, its load, and its silence.
 
 use crate::id::{DurationNs, MonoNs};
 
-/// A copy is never repeated sooner: below it, a scheduler's delay would look like a loss.
+/// The shortest time before a copy is repeated. Below it, a scheduler's delay would look like a
+/// loss.
 pub(super) const RETRY_MIN: DurationNs = DurationNs::millis(2);
 
-/// Nor later.
+/// The longest time before a copy is repeated.
 pub(super) const RETRY_MAX: DurationNs = DurationNs::millis(50);
 
 const _: () = assert!(RETRY_MIN.0 > 0 && RETRY_MIN.0 < RETRY_MAX.0);
 
-/// How long what a server said of its load holds.
+/// The time for which a server's report of its load is valid.
 const BUSY_HOLDS: DurationNs = DurationNs::millis(500);
 
-/// Repetitions that a silent server gets in each period, whatever it owes.
+/// The most repetitions to a silent server in each period, for any number of unanswered copies.
 const SILENT_ALLOWANCE: u32 = 64;
 
-/// What a message may be so that its length does not matter: a packet.
+/// The length of a packet, up to which a message's length does not matter.
 const PACKET_BYTES: usize = 1_400;
 
-/// How long a byte beyond that may take on the slowest path worth its name, 10 MB a second.
+/// The time for each byte beyond that on the slowest useful path, 10 MB/s, in ns.
 const BYTE_NS: u64 = 100;
 
-/// How much longer than others a long message is waited for: repeating it while it is still under way
-/// would bury the server.
+/// Returns the additional time before a long message is repeated. Repeating it while it is still
+/// under way would bury the server.
 pub(super) fn moving(bytes: usize) -> DurationNs {
     let beyond = u64::try_from(bytes.saturating_sub(PACKET_BYTES)).unwrap_or(u64::MAX);
     DurationNs(beyond.saturating_mul(BYTE_NS))
 }
 
-/// A server's round trips.
+/// The measurements of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Rate {
     /// Smoothed round trip and its deviation, as in RFC 6298.
@@ -68,7 +69,7 @@ impl Rate {
         DurationNs(self.smoothed_ns)
     }
 
-    /// When a copy that was repeated `backoff` times is repeated again.
+    /// Returns the time before a copy that was repeated `backoff` times is repeated again.
     pub(super) fn again_after(&self, backoff: u8) -> DurationNs {
         let base = (2 * self.smoothed_ns + 4 * self.deviation_ns).max(RETRY_MIN.0);
         let after = (base << backoff.min(10)).min(RETRY_MAX.0);
@@ -79,8 +80,8 @@ impl Rate {
         DurationNs(after)
     }
 
-    /// Every reply allows another repetition: a server that answers gets all that it owes. A server that
-    /// has no room (`takes` is false) gets no more than a silent one.
+    /// Notes a reply, which allows further repetitions, so that a server that answers gets all its
+    /// copies. A server without room (`takes` is false) gets no more than a silent one.
     pub(super) fn heard(&mut self, now: MonoNs, busy: u8, takes: bool) {
         if takes {
             self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
@@ -93,12 +94,13 @@ impl Rate {
         self.heard = now;
     }
 
-    /// When it last said something; at the start, when it was first thought of.
+    /// Returns the time of the last reply, or of the first copy if there was none.
     pub(super) fn heard_at(&self) -> MonoNs {
         self.heard
     }
 
-    /// How busy the server is, in 255ths, if it has said so lately: one that gets no copies says nothing.
+    /// Returns the server's load in 255ths, if a recent reply reported it. A server without copies
+    /// reports nothing.
     pub(super) fn busy(&self, now: MonoNs) -> Option<u8> {
         (now.since(self.heard) <= BUSY_HOLDS).then_some(self.busy)
     }
@@ -112,7 +114,7 @@ impl Rate {
         assert!(self.refilled_at() > now, "the next period is in the future");
     }
 
-    /// Whether a copy may be repeated now.
+    /// Returns whether a copy may be repeated now, and counts the repetition.
     pub(super) fn may_repeat(&mut self, now: MonoNs) -> bool {
         self.refill(now);
         let may = self.tokens > 0;
@@ -120,12 +122,12 @@ impl Rate {
         may
     }
 
-    /// Repetitions that may go now.
+    /// Returns the number of repetitions that are allowed now.
     pub(super) fn repeats_left(&self) -> u32 {
         self.tokens
     }
 
-    /// When a server that says nothing is granted repetitions again.
+    /// Returns the time at which a silent server is allowed repetitions again.
     pub(super) fn refilled_at(&self) -> MonoNs {
         self.refilled.after(RETRY_MAX)
     }

@@ -1,4 +1,4 @@
-//! What a reply means for its operation.
+//! The effect of a reply on its operation.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::log::{Arrival, CopyEnd};
 use crate::machine::ABSENT;
 use crate::message::{Answer, Ask, Control, Message, Outcome, Reply, Request, State, Verdict};
 
-/// Rounds in which every replica must say that it cannot before that is believed: the write that
-/// they miss may be under way.
+/// Rounds in which every replica must report that it cannot answer before the router believes it.
+/// In an earlier round the missing write may still be under way.
 const EMPTY_ROUNDS: u8 = 3;
 
 impl Router {
@@ -42,8 +42,9 @@ impl Router {
         {
             rate.observe(now.since(sent.at));
         }
-        // The server may have been counted out while the reply was under way: then others have gone
-        // on without what it did. Within what was left of its lease that cannot be.
+        // The server may have been counted out while the reply was under way, and the others may
+        // have gone on without its write. That cannot happen within the time that was left of its
+        // lease.
         let asked = match sent {
             Some(sent) => Some(sent.at),
             None if reply.attempt == repair::ATTEMPT => self.repair_sent(reply),
@@ -84,14 +85,15 @@ impl Router {
         if number > self.number() {
             self.want_config(now);
         } else if let (true, Some(config)) = (number < self.number(), &self.config) {
-            // The server has missed the change; whoever tells it, it is the same.
+            // The server has missed the change. It may learn the configuration from any part.
             let told = Message::Control(Control::Config(Arc::clone(config)));
             self.outbox
                 .push_back((Destination::Server(reply.from), told));
         }
     }
 
-    /// Two replicas that executed the same operation at the same version must agree.
+    /// Returns whether the reply contradicts an earlier one. Two replicas that executed the same
+    /// operation at the same version must agree.
     fn is_divergent(&mut self, reply: &Reply) -> bool {
         let Verdict::Done(answer) = &reply.verdict else {
             return false;
@@ -126,7 +128,7 @@ impl Router {
         false
     }
 
-    /// Notes what a countable reply says.
+    /// Applies a trusted reply to its operation.
     fn take(&mut self, now: MonoNs, reply: &Reply) {
         let id = reply.id;
         let server = reply.from.server;
@@ -141,20 +143,22 @@ impl Router {
             return;
         };
         let held = target.progress == Progress::Held;
-        // A refusal counts for what was asked last: an earlier one knew of fewer writes.
+        // A refusal counts only for the latest sending. An earlier sending knew of fewer stable
+        // writes.
         let latest = reply.stable >= asked_stable;
         match &reply.verdict {
             Verdict::Done(answer) => {
                 target.progress = Progress::Held;
                 operation.answer.get_or_insert_with(|| answer.clone());
             }
-            // A late one, of an earlier sending of a takeover that is asked anew, says nothing of what is
-            // there: that replica would never be asked again.
+            // A late reply to an earlier write-back of a takeover that asks anew says nothing of
+            // the replica's state. Counting it would stop the router from asking this replica.
             Verdict::Held if asking => {}
             Verdict::Held if reply.have >= version || planted(Bug::AckBeforeApply) => {
                 target.progress = Progress::Held;
             }
-            // A later write of the same owner, or of a later one, is there: this one is as well.
+            // The replica has a later write, of the same owner or a later one, and so this one as
+            // well.
             Verdict::Stale if write && !asking => target.progress = Progress::Held,
             Verdict::Stale if !held && latest => target.progress = Progress::Stale,
             Verdict::Behind if !held && latest => {
@@ -164,7 +168,8 @@ impl Router {
             Verdict::Busy if !held => target.progress = Progress::Busy,
             Verdict::Evicted if !held => target.progress = Progress::Evicted,
             Verdict::State(state) if asking => target.state = Some(state.clone()),
-            // It has executed nothing yet, and knows who the owner is before it does.
+            // The joining server has executed no operation yet, and will know the owner before it
+            // does.
             Verdict::Joining if asking && !target.replica.old => {
                 target.state = Some(State::ABSENT);
             }
@@ -189,7 +194,7 @@ impl Router {
         self.settle(now, id, Some(&reply.verdict));
     }
 
-    /// Ends an operation that a refusal decides, or answers one that has its answer.
+    /// Ends an operation that a refusal decides, or answers it if enough replicas have it.
     pub(super) fn settle(&mut self, now: MonoNs, id: OperationId, verdict: Option<&Verdict>) {
         let last_wipe = self.last_wipe();
         let Some(operation) = self.operations.get_mut(&id) else {
@@ -213,7 +218,8 @@ impl Router {
                 return;
             }
         } else if let Some(Verdict::Fenced(epoch)) = verdict {
-            // Acknowledged, but not everywhere, and now somebody else's: the portal must know.
+            // The write is acknowledged but not on every replica, and the session has another owner
+            // now. The portal must know that.
             self.answer(portal, id, Outcome::Fenced(*epoch));
             self.retire(now, id);
             return;
@@ -246,7 +252,7 @@ impl Router {
         operation.answered = true;
         let portal = operation.portal;
         let took = now.since(operation.started);
-        // The other copies of a hedged write go now: it must still reach everybody.
+        // The other copies of a hedged write leave now, because it must reach every replica.
         for target in &mut operation.targets {
             if target.progress == Progress::Waiting {
                 target.next = now;
@@ -256,13 +262,14 @@ impl Router {
         self.answer(portal, id, outcome);
     }
 
-    /// When all that had some key were last lost together.
+    /// Returns the latest configuration in which all copies of some key may have been lost
+    /// together.
     fn last_wipe(&self) -> ConfigNumber {
         let config = self.config.as_deref();
         config.map_or(ConfigNumber(0), |it| it.last_wipe)
     }
 
-    /// What a takeover amounts to, with what the owner must know of losses.
+    /// Returns the outcome of a takeover, with the losses that the owner must know.
     fn taken(&self, version: Version, found: &State) -> Outcome {
         let config = self.config.as_deref();
         Outcome::Taken {
@@ -275,7 +282,7 @@ impl Router {
         }
     }
 
-    /// Makes what a takeover found the owner's: the same state under its own version, everywhere.
+    /// Writes the state that a takeover found to every replica, under the owner's version.
     fn take_over(&mut self, now: MonoNs, id: OperationId, found: State) {
         let taken = self.taken(id.version(), &found);
         let last_wipe = self.last_wipe();
@@ -290,7 +297,8 @@ impl Router {
         // A takeover of an evicted value writes a deletion. No late copy can bring the value back
         // then, and every replica forgets the record once all have the deletion.
         operation.absent = found.snapshot.is_none();
-        // Not a deletion: others may have buried it, and would miss what the owner then depends on.
+        // A deletion is written back, because other replicas may have forgotten it and would lack
+        // the version that the owner then depends on.
         let clean = operation.clean_since(last_wipe).is_some_and(|since| {
             let value = found.version.epoch >= since && found.snapshot.is_some();
             value || (since.0 == 1 && found.version == Version::NONE)
@@ -331,7 +339,7 @@ impl Router {
         self.drive(now, id);
     }
 
-    /// What follows from a reply once it is noted: stability, repair, loss, retirement.
+    /// Draws the conclusions of a reply for an operation: stability, repair, loss, or its end.
     pub(super) fn finish(&mut self, now: MonoNs, id: OperationId) {
         let Some(operation) = self.operations.get(&id) else {
             return;
@@ -342,12 +350,12 @@ impl Router {
         }
         let asking = operation.phase == Phase::Asking;
         if operation.is_everywhere() && !operation.level_is_met() {
-            // Level `disk` wants more than are left: the next configuration may have them.
+            // Level `disk` needs more replicas than are left. The next configuration may have them.
             self.want_config(now);
         } else if operation.is_write() && !asking {
-            // All have it: also when none can tell any more what it answered.
+            // Every replica has it, even if none knows its answer any more.
             if operation.is_everywhere() {
-                // The answer once more: it may have been lost on its way.
+                // The answer is sent once more, because the first one may have been lost.
                 let answer = Answer {
                     id,
                     outcome: outcome_of(operation).unwrap_or(Outcome::Unknown),
@@ -372,8 +380,8 @@ impl Router {
         self.drive(now, id);
     }
 
-    /// When nobody can answer, and no copy of what they miss is here, the portal must know: it may have
-    /// one, and else it is lost.
+    /// Reports to the portal that no replica can answer, if the router holds no copy of the missing
+    /// write. The portal may hold one. Otherwise the write is lost.
     fn notice_loss(&mut self, now: MonoNs, id: OperationId) {
         let Some(operation) = self.operations.get(&id) else {
             return;
@@ -393,7 +401,7 @@ impl Router {
             return;
         };
         operation.empty_rounds = operation.empty_rounds.saturating_add(1);
-        // What is missed may be on a disk that is still to come back.
+        // The missing write may be on a disk that has not come back yet.
         let may_come = self.config.as_ref().is_some_and(|it| it.needs_disks());
         if operation.empty_rounds < EMPTY_ROUNDS || may_come {
             for target in &mut operation.targets {
@@ -428,7 +436,7 @@ impl Router {
         self.retire(now, id);
     }
 
-    /// The servers that hold what an operation wrote or read.
+    /// Returns a server that has an operation's write, or that answered its read.
     pub(super) fn holder_of(&self, id: OperationId) -> Option<ServerId> {
         self.operations
             .get(&id)?
@@ -439,8 +447,8 @@ impl Router {
     }
 }
 
-/// What the portal is told of an operation that enough replicas have; `None` while nobody has told
-/// what it answered.
+/// Returns the outcome of an operation that enough replicas have; `None` while no replica has
+/// reported the answer.
 fn outcome_of(operation: &InFlight) -> Option<Outcome> {
     match (&operation.phase, &operation.answer) {
         (Phase::WritingBack { taken, .. }, _) => Some(taken.clone()),

@@ -1,4 +1,4 @@
-//! The check: may this replica answer this operation, and is its answer the right one?
+//! The check whether this replica may answer an operation, and whether its answer is the right one.
 
 use super::Server;
 use crate::bugs::{Bug, planted};
@@ -7,11 +7,11 @@ use crate::machine::{Access, Malformed, StateMachine, digest};
 use crate::message::{Ask, Copy, Reply, Request, State, Verdict};
 use crate::table::{Record, state_of};
 
-/// What the check says, with the digest of what was answered.
+/// The result of the check, and the digest of the state or of the read's answer.
 type Checked = (Verdict, u64);
 
-/// Deletions that are forgotten beside one operation at most. Each operation makes one at most, so they
-/// never pile up.
+/// The most deletions that one operation makes the server forget. Each operation adds one deletion
+/// at most, so deletions never pile up.
 const BURIED_MAX: usize = 64;
 
 impl<M: StateMachine> Server<M> {
@@ -91,11 +91,12 @@ impl<M: StateMachine> Server<M> {
             .map_or(Version::NONE, |record| record.version)
     }
 
-    /// Reasons to refuse that have nothing to do with the key's state.
+    /// Returns the verdict if the server must refuse, whatever the key's state is.
     fn refusal(&mut self, copy: &Copy, leased: bool) -> Option<Verdict> {
         let request = &*copy.request;
         let number = self.number();
-        // I11: only the current configuration executes; I13: only a life that it names.
+        // I11: a server executes in the current configuration only. I13: only an incarnation in it
+        // executes.
         let current = copy.config == number || planted(Bug::AnyConfiguration);
         let holds = self
             .config
@@ -108,7 +109,8 @@ impl<M: StateMachine> Server<M> {
             return Some(Verdict::NoLease);
         }
         if !self.is_ready() {
-            // A kept record may count. `Joining` would tell a takeover that this server has nothing.
+            // A kept record may count. After `Joining`, a takeover would assume that this server
+            // has no record.
             let may_have = !self.kept_is_settled();
             return Some(if may_have {
                 Verdict::Unregistered
@@ -157,11 +159,11 @@ impl<M: StateMachine> Server<M> {
                 _ => (Verdict::Behind, 0),
             },
             Ask::Push(state) => self.push(request, state),
-            // A joining server too: it may have the last write of an owner that is fenced by now, and
-            // the new owner must not miss that.
+            // A joining server answers as well. It may have the last write of an owner that is
+            // fenced by now, and the new owner must not miss that write.
             Ask::Touch => {
                 let record = self.table.find(&request.key).cloned();
-                // One that evicts may have had a value, and no record of it is left.
+                // A server that evicts may have had a value of which no record is left.
                 let nothing = State {
                     evicted: self.params.evict,
                     ..State::ABSENT
@@ -197,12 +199,12 @@ impl<M: StateMachine> Server<M> {
         most
     }
 
-    /// The members change: a joining server must hear of each deletion.
+    /// Returns whether the members change. A joining server must then receive each deletion.
     fn is_changing(&self) -> bool {
         self.config.as_ref().is_some_and(|it| it.next.is_some())
     }
 
-    /// Removes a tombstone that every replica has: the key is as if it had never been.
+    /// Removes a tombstone that every replica has, as if the key had never been written.
     fn bury(&mut self, key: &Key) {
         let dead = self.is_dead(key) && !self.is_changing();
         let early = planted(Bug::TombstoneTooEarly)
@@ -230,8 +232,8 @@ impl<M: StateMachine> Server<M> {
         })
     }
 
-    /// The version that an operation with this `dep` finds: a deletion that every replica has is
-    /// nothing to those who have forgotten it, also where it could not be removed yet.
+    /// Returns the version that an operation with this `dep` finds. A deletion that every replica
+    /// has counts as no version, because other replicas have forgotten it.
     fn found_by(&mut self, request: &Request) -> Version {
         if request.dep == Version::NONE && self.is_dead(&request.key) {
             return Version::NONE;
@@ -239,7 +241,8 @@ impl<M: StateMachine> Server<M> {
         self.version(&request.key)
     }
 
-    /// A write to an absent key that every replica had once: it comes late, and after a deletion.
+    /// Returns whether a write to an absent key is late: every replica had it, and the key was
+    /// deleted later.
     fn is_under_the_floor(&self, key: &Key, version: Version) -> bool {
         !planted(Bug::FloorIgnored)
             && self.sessions.get(&key.session()).is_some_and(|session| {
@@ -291,10 +294,10 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// The operation's own time: a server's clock decides nothing.
+    /// Returns the operation's time. The server's clock plays no part.
     fn time(&self, request: &Request) -> crate::id::WallNs {
         if planted(Bug::ServerClockExpiry) {
-            // Clocks differ: this one's is a function of who it is.
+            // Clocks differ, so the planted bug gives each server another one.
             let skew = i64::from(self.me().0) * 50_000_000;
             return crate::id::WallNs(request.at.0 + skew);
         }
@@ -313,7 +316,8 @@ impl<M: StateMachine> Server<M> {
             return self.apply(request, operation, None);
         }
         if version.epoch == have.epoch {
-            // Done before, or overtaken by the owner's own next write: to the owner both look alike.
+            // The write was done before, or the owner's next write overtook it. The owner sees no
+            // difference.
             let state = record.filter(|record| record.version == version);
             let digest = state.map_or(0, |record| digest_of(&self.machine, record));
             return (Verdict::Done(self.machine.blind_answer()), digest);
@@ -341,10 +345,10 @@ impl<M: StateMachine> Server<M> {
         let have = record.version;
         if have == version && !planted(Bug::RetryExecutesAgain) {
             if record.evicted {
-                // Its answer went with its value.
+                // The eviction removed the answer together with the value.
                 return (Verdict::Stale, 0);
             }
-            // I9: a repeated operation changes nothing; its answer was kept.
+            // I9: a repeated operation changes nothing, and gets the stored answer.
             let digest = digest_of(&self.machine, &record);
             return (Verdict::Done(record.answer), digest);
         }
@@ -361,7 +365,7 @@ impl<M: StateMachine> Server<M> {
         (Verdict::Behind, 0)
     }
 
-    /// Executes a write and keeps what came of it, if there is room.
+    /// Executes a write and stores the new state and the answer, if there is room.
     fn apply(&mut self, request: &Request, operation: &[u8], state: Option<&M::State>) -> Checked {
         if planted(Bug::AckBeforeApply) && !self.is_full(request.key.hash()) {
             return (Verdict::Held, 0);
@@ -432,7 +436,7 @@ impl<M: StateMachine> Server<M> {
             && let Some(held) = self.table.find(&request.key).cloned()
             && held.version < state.version
         {
-            // Takes the version but executes on what is here.
+            // The planted bug takes the version, but keeps this replica's state.
             let answer = state.answer.clone();
             let (key, version) = (request.key.clone(), (state.version, state.written_in));
             self.table
@@ -451,7 +455,8 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Takes another replica's state if it is newer. Says whether this one has at least that now.
+    /// Installs another replica's state if it is newer. Returns whether this replica now has at
+    /// least that.
     pub(super) fn install(&mut self, key: &Key, state: State) -> Result<bool, Malformed> {
         let record = self.table.find(key);
         let have = record.map_or(Version::NONE, |record| record.version);
@@ -477,7 +482,7 @@ impl<M: StateMachine> Server<M> {
             answer,
         );
         if state.evicted {
-            // Without the version an evicted key would look as if it never was.
+            // Without the version, the evicted key would look as if it was never written.
             self.table.mark_evicted(key);
         }
         assert!(
@@ -494,7 +499,7 @@ impl<M: StateMachine> Server<M> {
     }
 }
 
-/// The digest of a record's state; 0 where it was evicted.
+/// Returns the digest of a record's state; 0 if it was evicted.
 fn digest_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> u64 {
     if record.evicted {
         return 0;

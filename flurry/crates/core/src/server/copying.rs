@@ -8,7 +8,7 @@ use crate::machine::StateMachine;
 use crate::message::{Batch, Control, Cursor, Message, Pull, SessionState, State};
 use crate::table::state_of;
 
-/// A part of a copy has this many bytes at most: it fits a datagram unless one value does not.
+/// The most bytes of a part, so that it fits a datagram unless a single value does not.
 pub(super) const PART_BYTES_MAX: usize = 32 << 10;
 
 /// Upper bound of the bytes that a record takes in a part, without its key, snapshot and answer.
@@ -36,7 +36,8 @@ struct Part {
 }
 
 impl Part {
-    /// Whether so much more fits. The first thing always does: it may be larger than any part.
+    /// Returns whether this many more bytes fit. The first item always fits, because it may be
+    /// larger than any part.
     fn takes(&mut self, bytes: usize) -> bool {
         let batch = &self.batch;
         let first =
@@ -107,8 +108,8 @@ impl<M: StateMachine> Server<M> {
         self.send(back, Message::Control(Control::Batch(part.batch)));
     }
 
-    /// Adds the sessions behind one. When they were the last, says where the keys begin: what comes
-    /// into the table from now on is sent to the joining server as well.
+    /// Adds the sessions behind one. After the last session it returns the place at which the keys
+    /// begin. Every record that the table gets from then on is sent to the joining server as well.
     fn put_sessions(&self, part: &mut Part, after: SessionId) -> Option<u64> {
         let mut last = after;
         for (id, session) in self.sessions.range((Excluded(after), Unbounded)) {
@@ -170,7 +171,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Adds a key's record if it fits, and says whether it did.
+    /// Adds a key's record if it fits, and returns whether it did.
     fn put_entry(&self, part: &mut Part, key: &Key) -> bool {
         let record = self.table.peek(key);
         let state = record.map_or(State::ABSENT, |it| state_of(&self.machine, it));

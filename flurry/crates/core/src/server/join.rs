@@ -1,13 +1,13 @@
-//! Copying what a server shall hold after a change of the members.
+//! Copying the records that a server is to hold after a change of the members.
 //!
-//! Every old member is asked, not one: after a write was acknowledged by the first replica, that one
-//! may be the only one that has it. A member that is asked goes by the new configuration already, so
-//! what it acknowledges from now on is sent to the joining server too, and a scan that misses it
-//! loses nothing. Its sessions come before its keys: no operation is answered before all floors are
-//! known. Scans run from the end of the table to its beginning, because a removal moves the
-//! last record into the gap, and nothing is removed during a change.
+//! The server asks every old member, because the only member with a write may be the one that
+//! acknowledged it. Each of them goes by the new configuration already. The joining server
+//! therefore receives the writes that they acknowledge from now on, and a scan may miss these. The
+//! sessions come before the keys: the server answers no operation before it knows all their stable
+//! numbers. Scans run from the end of the table to its beginning. A removal moves the last record
+//! into the gap, and no record is removed during a change.
 //!
-//! A server that has records of its own, because it was counted out while its process lived, gets the
+//! A server that was counted out while its process lived has records of its own. It gets the
 //! versions of the keys, and asks for the records that it lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,21 +19,21 @@ use crate::id::{ConfigNumber, DurationNs, Endpoint, Key, MonoNs, ServerId, Versi
 use crate::machine::StateMachine;
 use crate::message::{Batch, Control, Cursor, Life, Message, Pull};
 
-/// When a pull without an answer is repeated.
+/// The time after which a pull without an answer is repeated.
 const PULL_AGAIN: DurationNs = DurationNs::millis(20);
 
-/// How far one old member has been copied.
+/// The progress of copying from one member.
 #[derive(Debug, Clone, Hash)]
 struct Source {
-    /// What to ask for next.
+    /// The place to ask for next.
     cursor: Cursor,
-    /// When.
+    /// The time of the next pull.
     next_pull: MonoNs,
-    /// It has told every session that it knows; of the keys behind them there may be no room for any.
+    /// True if it has sent all its sessions. Later parts may not fit into this server's memory.
     sessions_told: bool,
-    /// With [`Cursor::Missing`]: keys that it has listed and that this server has no such record of.
+    /// With [`Cursor::Missing`]: listed keys of which this server lacks the record.
     missing: Vec<Key>,
-    /// Where to go on after these.
+    /// The place at which to go on after these keys.
     after: Option<Cursor>,
     done: bool,
 }
@@ -42,15 +42,15 @@ struct Source {
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Join {
     number: ConfigNumber,
-    /// It held nothing before: it must know the sessions first.
+    /// True if the server had no records, and so must know the sessions first.
     new_here: bool,
-    /// It has records of its own, so the versions of the others' are enough to know which it lacks.
+    /// True if the server has records of its own, so that the others' versions show which it lacks.
     lists: bool,
     sources: BTreeMap<ServerId, Source>,
 }
 
 impl Join {
-    /// What there is to copy in this configuration, if anything.
+    /// Returns the copying that this configuration requires, if any.
     pub(super) fn needed(
         now: MonoNs,
         life: Life,
@@ -65,10 +65,10 @@ impl Join {
         if !next.iter().any(is_me) {
             return None;
         }
-        // With no more members than replicas everybody holds everything already.
+        // With no more members than replicas, every old member holds every key already.
         let complete = old && config.members.len() <= usize::from(config.replicas);
-        // When all that had some key may be gone, what they had given to other joining servers is all
-        // that is left of it: then these are asked too, so that all hold the same in the end.
+        // If all replicas of some key may be gone, the joining servers may have its only copies.
+        // Then they are asked too, so that all hold the same in the end.
         let shared = config.is_wiped() || config.needs_disks();
         let others = config.next.iter().flatten().filter(|_| shared);
         let sources = config
@@ -101,12 +101,13 @@ impl Join {
         })
     }
 
-    /// It knows the sessions of every source, so that no delayed write can bring a deleted key back.
+    /// Returns whether it knows the sessions of every source, so that no delayed write can bring a
+    /// deleted key back.
     pub(super) fn is_ready(&self) -> bool {
         !self.new_here || self.sources.values().all(|source| source.sessions_told)
     }
 
-    /// It has everything.
+    /// Returns whether it has copied every source.
     pub(super) fn is_done(&self) -> bool {
         self.sources.values().all(|source| source.done)
     }
@@ -151,7 +152,7 @@ impl Join {
 }
 
 impl<M: StateMachine> Server<M> {
-    /// Asks the controller to let it take part, with the number that it was asked to prove it with.
+    /// Asks the controller to let it join, with the number of the controller's question.
     pub(super) fn ask_to_join(&mut self, proof: u64) {
         let life = self.params.life;
         // The first shard asks for the whole server, and the others follow the configuration. A
@@ -201,7 +202,8 @@ impl<M: StateMachine> Server<M> {
         let Some(source) = join.sources.get_mut(&batch.from.server) else {
             return;
         };
-        // One that comes twice or late answers an earlier cursor: no two parts of a copy have the same.
+        // A repeated or late part answers an earlier cursor, because each part of a copy has its
+        // own.
         if join.number != batch.config || source.done || source.cursor != batch.cursor {
             return;
         }
@@ -230,7 +232,8 @@ impl<M: StateMachine> Server<M> {
             |(key, version): (Key, Version)| (!self.has_listed(&key, version)).then_some(key);
         let lacking: Vec<Key> = batch.listed.into_iter().filter_map(lacks).collect();
         let from = batch.from.server;
-        // What does not fit, or cannot be read, is asked for again: this server never counts as synced.
+        // A part that does not fit, or cannot be read, is asked for again. This server never counts
+        // as synced without it.
         let done = if missing {
             self.note_missing(now, from, &had)
         } else if lacking.is_empty() {
@@ -247,7 +250,8 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// A source has listed keys that this server lacks the records of. Returns false: there is more.
+    /// Notes the listed keys whose records this server lacks. Returns false, because more parts
+    /// follow.
     fn ask_for(
         &mut self,
         now: MonoNs,
@@ -265,7 +269,8 @@ impl<M: StateMachine> Server<M> {
                 source.missing.is_empty() && !source.done,
                 "the keys of one part are all there before the next is asked for"
             );
-            // Records begin below a place of one at least: 0 stands for the part that ended the sessions.
+            // Records begin below place 1 at the lowest, so 0 stands for the part that ended the
+            // sessions.
             let below = match source.cursor {
                 Cursor::Keys(below) => below,
                 Cursor::Sessions(_) | Cursor::Missing(_) => 0,
@@ -278,7 +283,7 @@ impl<M: StateMachine> Server<M> {
         false
     }
 
-    /// A source has sent records that this server lacked. Says whether they were the last of all.
+    /// Notes records of a source that this server lacked. Returns whether they were its last.
     fn note_missing(&mut self, now: MonoNs, from: ServerId, had: &BTreeSet<Key>) -> bool {
         let join = self.join.as_mut();
         let Some(source) = join.and_then(|join| join.sources.get_mut(&from)) else {
@@ -295,7 +300,7 @@ impl<M: StateMachine> Server<M> {
         self.note_batch(now, from, after)
     }
 
-    /// A source has sent its next part. Says whether that was the last of all.
+    /// Notes the next part of a source. Returns whether it was the last.
     fn note_batch(&mut self, now: MonoNs, from: ServerId, next: Option<Cursor>) -> bool {
         let Some(join) = &mut self.join else {
             return false;
@@ -316,7 +321,7 @@ impl<M: StateMachine> Server<M> {
         join.is_done()
     }
 
-    /// Whether this server has everything there is of a key, so that "not found" is an answer.
+    /// Returns whether this server has every write of a key, so that "not found" is an answer.
     pub(super) fn is_full(&self, hash: u64) -> bool {
         let Life {
             endpoint,
@@ -329,7 +334,7 @@ impl<M: StateMachine> Server<M> {
                 .is_some_and(|config| config.holds_fully(endpoint.server, incarnation, hash))
     }
 
-    /// Whether operations may come yet.
+    /// Returns whether the server may take operations.
     pub(super) fn is_ready(&self) -> bool {
         self.join.as_ref().is_none_or(Join::is_ready)
     }

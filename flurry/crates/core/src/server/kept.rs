@@ -27,7 +27,7 @@ pub(super) struct Kept<M: StateMachine> {
 }
 
 impl<M: StateMachine> Server<M> {
-    /// Sets the records aside, because the server is no member any more.
+    /// Sets the records aside, because the server is no longer a member.
     pub(super) fn keep(&mut self, number: ConfigNumber) {
         let table = std::mem::replace(&mut self.table, Table::new());
         let Some(kept) = &mut self.kept else {
@@ -53,25 +53,26 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Bytes of the records that do not count yet.
+    /// Returns the bytes of the records that do not count yet.
     pub(super) fn kept_bytes(&self) -> usize {
         self.kept.as_ref().map_or(0, |kept| kept.table.bytes())
     }
 
-    /// Makes room at the price of copying more. Returns whether there was anything to let go of.
+    /// Drops the kept records, which makes room but requires more copying. Returns whether there
+    /// were any.
     pub(super) fn let_go_of_kept(&mut self) -> bool {
         let settled = self.kept.as_ref().is_some_and(|kept| kept.settled);
         settled && self.kept.take().is_some()
     }
 
-    /// Whether all records that this server has on its own account are in its table.
+    /// Returns whether all records that count without a member's confirmation are in the table.
     pub(super) fn kept_is_settled(&self) -> bool {
         self.kept.as_ref().is_none_or(|kept| kept.settled)
     }
 
-    /// Takes up the records that not every replica has had, of the sessions that nobody has used since
-    /// this server was counted out. Every member has told by now when it last took an operation of
-    /// each.
+    /// Takes up the records that not every replica has had, of the sessions that nobody has used
+    /// since this server was counted out. Every member has reported by now when it last took an
+    /// operation of each session.
     pub(super) fn settle_kept(&mut self) {
         let ready = self.join.as_ref().is_some_and(Join::is_ready);
         let Some(kept) = self.kept.as_mut().filter(|kept| ready && !kept.settled) else {

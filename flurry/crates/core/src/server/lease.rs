@@ -1,11 +1,11 @@
-//! May this server go on? A lease says until when.
+//! The lease of a server: the time until which it may answer.
 //!
-//! A server that was removed must stop answering before the others go on without it, also when it
-//! cannot hear that it was removed. So it answers only while it has a lease: from the controller, or
-//! from a majority of the servers (itself counted), so that a lost controller stops nobody. A grant is
-//! for whoever goes by the same configuration, and runs from when it was *asked* for, by the asker's
-//! own clock: no two clocks are compared. The controller, before it counts a silent server out, waits
-//! until all others go by the new configuration, and then longer than a lease.
+//! A removed server must stop answering before the others go on without it, even if it receives no
+//! message about that. So it answers only while it has a lease. The controller can grant one, or a
+//! majority of the servers, itself included, so that the loss of the controller stops no server. A
+//! grant is for a server with the same configuration. It runs from the time of the *request* by the
+//! asker's own clock, so that no two clocks are compared. Before the controller counts out a silent
+//! server, it waits until all others go by the new configuration, and then longer than a lease.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ use crate::id::{DurationNs, Endpoint, Incarnation, MonoNs, ServerId};
 use crate::machine::StateMachine;
 use crate::message::{Control, Life, Message, Ping};
 
-/// Pings for each length of a lease: three may be lost in a row.
+/// Pings in the duration of a lease, so that three may be lost in a row.
 const PINGS: u64 = 4;
 
-/// Grants and when to ask for the next.
+/// The grants that a server has, and the time at which it asks for the next ones.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Lease {
     length: DurationNs,
     controller: Option<MonoNs>,
     servers: BTreeMap<ServerId, MonoNs>,
     next_ping: MonoNs,
-    /// Grants that were asked for before count no more.
+    /// The time before which requests were sent too early: their grants do not count.
     since: MonoNs,
-    /// When this process began: what an earlier one granted it does not know.
+    /// The time at which this process began. It does not know the grants of an earlier process.
     began: MonoNs,
-    /// When anybody last answered a ping, or the server last became a member.
+    /// The time at which anybody last answered a ping, or the server last became a member.
     heard: MonoNs,
-    /// When it last granted each of the others a lease.
+    /// The time of the server's last grant to each other server.
     given: BTreeMap<(ServerId, Incarnation), MonoNs>,
 }
 
@@ -50,7 +50,7 @@ impl Lease {
         }
     }
 
-    /// Sets how long a grant runs from now on.
+    /// Sets the duration of grants from now on.
     pub(super) fn set_length(&mut self, length: DurationNs) {
         self.length = length;
     }
@@ -60,22 +60,22 @@ impl Lease {
         self.given.insert((to.endpoint.server, to.incarnation), now);
     }
 
-    /// Returns the time since a server outside of this configuration was last granted a lease; with
-    /// none, that since this process began.
+    /// Returns the time since it last granted a lease to a server outside of this configuration.
+    /// Without such a grant, it returns the time since this process began.
     fn quiet(&mut self, now: MonoNs, config: &Config) -> DurationNs {
         let outside =
             |(server, incarnation): &(ServerId, Incarnation)| !config.has(*server, *incarnation);
         let given = self.given.iter().filter(|(life, _)| outside(life));
         let last = given.map(|(_, at)| *at).max().unwrap_or(self.began);
         let quiet = now.since(last.max(self.began));
-        // Grants that are over for long are none.
+        // Grants that ended long ago are forgotten.
         let kept = DurationNs(4 * self.length.0);
         self.given.retain(|_, at| now.since(*at) <= kept);
         quiet
     }
 
-    /// Notes that somebody was heard. A server that had heard nobody for long asks again at once,
-    /// since that answer granted it nothing.
+    /// Notes an answer to a ping. After an answer without a grant, which ends a long silence, the
+    /// server asks again at once.
     pub(super) fn heard(&mut self, now: MonoNs, granted: bool) {
         self.heard = now;
         if !granted {
@@ -96,7 +96,7 @@ impl Lease {
         now >= self.next_ping
     }
 
-    /// Lets go of all grants, also of those under way.
+    /// Drops all grants, including those under way.
     pub(super) fn begin_anew(&mut self, now: MonoNs) {
         self.forget();
         self.since = now;
@@ -121,14 +121,14 @@ impl Lease {
         }
     }
 
-    /// How much longer the lease runs; at most its length.
+    /// Returns the time that is left of the lease; at most its duration.
     pub(super) fn left(&self, now: MonoNs, majority: usize, peers: &[ServerId]) -> DurationNs {
         let mut grants: Vec<MonoNs> = peers
             .iter()
             .filter_map(|peer| self.servers.get(peer).copied())
             .collect();
         grants.sort_unstable_by(|a, b| b.cmp(a));
-        // Its own voice counts as one.
+        // The server counts as one of the majority.
         let by_servers = match majority {
             0 | 1 => Some(now.after(self.length)),
             more => grants.get(more - 2).copied(),
@@ -143,7 +143,7 @@ impl Lease {
 }
 
 impl<M: StateMachine> Server<M> {
-    /// How much longer this server may answer; zero is not at all.
+    /// Returns the time for which this server may still answer; zero if it may not.
     pub(super) fn lease_left(&self, now: MonoNs) -> DurationNs {
         let Some(config) = &self.config else {
             return DurationNs(0);
@@ -226,7 +226,8 @@ impl<M: StateMachine> Server<M> {
                 Message::Control(Control::Pong(Some(me), number, from)),
             );
         } else if number < config.number {
-            // It has missed a change, and perhaps cannot hear the controller.
+            // The other server has missed a change, and perhaps receives nothing from the
+            // controller.
             let told = Message::Control(Control::Config(std::sync::Arc::clone(config)));
             self.send(back, told);
         }

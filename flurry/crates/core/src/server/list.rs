@@ -1,22 +1,23 @@
-//! Which keys there are, for an owner of sessions.
+//! The list of keys for an owner of sessions.
 //!
-//! Each key is told by the first of its replicas alone, so that going through all servers gives each
-//! key once. What was on every replica when the owner began is told if it stays: a removal moves the
-//! last record, which was looked at before, into the gap.
+//! Only the first replica of a key with a value lists it, so that all servers together list it
+//! once. The list includes each key that was on every replica when the owner began, and that stays.
+//! Places are read downwards, because a removal moves the last record, which was read before, into
+//! the gap.
 //!
 //! The list of ended values also has the keys that were deleted or evicted under an earlier owner.
-//! The server cannot forget them by itself: only a write of the present owner is known to be on
-//! every replica.
+//! Every replica lists these. The server cannot forget them by itself: only a write of the present
+//! owner is known to be on every replica.
 
 use super::{Destination, Server};
 use crate::id::Version;
 use crate::machine::StateMachine;
 use crate::message::{Control, List, Listed, Message};
 
-/// Bytes of keys in one answer at most; it fits a datagram.
+/// The most bytes of keys in one answer, so that it fits a datagram.
 const KEY_BYTES_MAX: usize = 32 << 10;
 
-// The longest key and its length fit, and with them the answer fits a datagram.
+// The longest key and its length fit, and an answer of this size fits a datagram.
 const _: () = assert!(crate::id::Key::BYTES_MAX < KEY_BYTES_MAX);
 const _: () =
     assert!(KEY_BYTES_MAX + 4 * (List::RECORDS_MAX as usize) < crate::wire::DATAGRAM_BYTES_MAX);
@@ -86,8 +87,8 @@ impl<M: StateMachine> Server<M> {
         self.send(back, Message::Control(Control::Listed(listed)));
     }
 
-    /// Forgets deletions that every replica has. With several sessions an owner may use some for a
-    /// while only.
+    /// Forgets deletions that every replica has. An owner of several sessions may use some of them
+    /// only for a while.
     fn note_stable(&mut self, question: &List) {
         for owned in &question.sessions {
             let Some(session) = self.sessions.get_mut(&owned.session) else {
@@ -100,7 +101,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Whether this server comes first among those that have all there is of a key.
+    /// Returns whether this server is the first of the replicas that have every write of a key.
     fn is_first_of(&self, config: &crate::config::Config, key: &crate::id::Key) -> bool {
         let first = config.replicas_of(key).iter().find(|replica| replica.old);
         first.is_some_and(|replica| replica.server == self.me())

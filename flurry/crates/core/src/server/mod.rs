@@ -1,12 +1,13 @@
 //! A shard of a data server.
 //!
-//! It holds what it is told to hold, and answers an operation only when it can prove that its answer
-//! is the one the operation's owner must see: right configuration, right life of its memory, a lease,
-//! the owner's epoch, and the version that the operation depends on. Everything else is refused with
-//! a reason, so that a refusal is never taken for an answer.
+//! It holds the records that the configuration assigns to it. It answers an operation only if it
+//! can prove that its answer is the one that the owner must see. It checks the configuration, the
+//! incarnation of its memory, its lease, the owner's epoch, and the version that the operation
+//! depends on. It refuses every other operation with a reason, so that no refusal looks like an
+//! answer.
 //!
-//! Inputs are `handle_*`, outputs `poll_*`. After each input: `poll_send` until it is empty, then
-//! `poll_timeout` for when to call `handle_timeout`.
+//! Inputs are `handle_*`, outputs `poll_*`. After each input the driver calls `poll_send` until it
+//! is empty, and then `poll_timeout` for the time to call `handle_timeout`.
 
 mod check;
 mod copying;
@@ -34,29 +35,29 @@ use lease::Lease;
 use persist::Persist;
 pub use persist::{Change, RestoreError, What};
 
-/// Sessions that a server knows at most; a cluster that needs more needs more servers.
+/// The most sessions that a server knows. A cluster that needs more needs more servers.
 pub const SESSIONS_MAX: usize = 65_536;
 
-/// Deletions that are forgotten at one timeout at most: a millisecond or two.
+/// The most deletions that it forgets at one timeout, which takes a millisecond or two.
 const PILE_MAX: usize = 4_096;
 
-/// What a server is told at its start.
+/// The parameters of a server.
 #[derive(Debug, Clone)]
 pub struct ServerParams {
-    /// Which shard of which server, and the first life's number: random, 128 bits, the same for all
-    /// shards of a process.
+    /// The server, the shard, and the number of the first incarnation: 128 random bits, the same
+    /// for all shards of a process.
     pub life: Life,
-    /// Where each shard of the server listens.
+    /// The address of each shard of the server.
     pub addresses: Vec<String>,
-    /// How long a lease runs, until the cluster's configuration says so.
+    /// The duration of a lease, until the server knows the cluster's configuration.
     pub lease: DurationNs,
-    /// Memory for records.
+    /// The memory for records, in bytes.
     pub memory_bytes_max: usize,
-    /// At the limit: evict the least recently used, instead of refusing.
+    /// True to evict the least recently used value at the limit, instead of refusing writes.
     pub evict: bool,
 }
 
-/// What a server knows of a session.
+/// A server's knowledge of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Session {
     epoch: Epoch,
@@ -70,17 +71,17 @@ struct Session {
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerCounts {
-    /// Requests of any kind.
+    /// All requests.
     pub requests: u64,
-    /// Answered with the machine's answer.
+    /// Requests with an answer of the machine.
     pub done: u64,
-    /// Refused because writes were missing.
+    /// Requests that were refused because writes were missing.
     pub behind: u64,
-    /// Refused otherwise.
+    /// Requests that were refused for other reasons.
     pub refused: u64,
     /// States installed by a push or a sync.
     pub pushed: u64,
-    /// Records that it had kept while it was counted out, and that the members had as well.
+    /// Records that it kept while it was counted out, and that a member confirmed.
     pub kept: u64,
 }
 
@@ -94,23 +95,23 @@ pub struct Server<M: StateMachine> {
     config: Option<Arc<Config>>,
     lease: Lease,
     join: Option<Join>,
-    /// What it had when it was counted out, until it has copied everything.
+    /// The records that it had when it was counted out, until it has copied everything.
     kept: Option<Kept<M>>,
-    /// The configuration names an incarnation of the server that this shard has given up.
+    /// True if the configuration names an incarnation of the server that this shard has given up.
     gave_up: bool,
-    /// Address of a server of the same number that is up on another machine.
+    /// The address of a live server with the same number on another machine.
     twin: Option<String>,
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,
-    /// In 255ths, as the driver measured it.
+    /// The busy share of the server's thread as the driver measured it, in 255ths.
     busy: u8,
     part_bytes_max: usize,
-    /// Nothing, where records are in memory alone.
+    /// The state of the disk; `None` if records are in memory only.
     persist: Option<Persist>,
 }
 
 impl<M: StateMachine> Server<M> {
-    /// A server with an empty memory. It asks the controller to let it join.
+    /// Returns a server with an empty memory, which asks the controller to let it join.
     #[must_use]
     pub fn new(now: MonoNs, params: ServerParams, machine: M) -> Self {
         let lease = Lease::new(now, params.lease);
@@ -133,26 +134,26 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Returns the address of a server of the same number on another machine, while the controller
-    /// refuses this one for that.
+    /// Returns the address of a server with the same number on another machine, while the
+    /// controller refuses this one because of it.
     #[must_use]
     pub fn twin(&self) -> Option<&str> {
         self.twin.as_deref().filter(|_| !self.is_member())
     }
 
-    /// Which life of which shard this is.
+    /// Returns the shard and its incarnation.
     #[must_use]
     pub fn life(&self) -> Life {
         self.params.life
     }
 
-    /// The configuration that it goes by, once it takes part.
+    /// Returns the configuration that it goes by, once it has one.
     #[must_use]
     pub fn config(&self) -> Option<&Arc<Config>> {
         self.config.as_ref()
     }
 
-    /// Whether it takes part in its configuration.
+    /// Returns whether it is a member of its configuration.
     #[must_use]
     pub fn is_member(&self) -> bool {
         let Life {
@@ -164,50 +165,50 @@ impl<M: StateMachine> Server<M> {
             .is_some_and(|config| config.has(endpoint.server, incarnation))
     }
 
-    /// Tells for how much of the last moments the server's thread was busy, in 255ths: routers choose
-    /// between copies and hedges by it.
+    /// Sets the recent busy share of the server's thread, in 255ths. Routers choose between copies
+    /// and hedges by it.
     pub fn set_busy(&mut self, share: u8) {
         self.busy = share;
     }
 
-    /// How large the parts are in which another server copies from this one, from one session or key
-    /// upwards. Left alone, a part fills about half a datagram.
+    /// Sets the size of the parts in which another server copies from this one, in bytes. A part
+    /// has at least one session or key. By default a part fills about half a datagram.
     pub fn set_part_bytes_max(&mut self, bytes: usize) {
         self.part_bytes_max = bytes;
     }
 
-    /// As it was told last, in 255ths.
+    /// Returns the busy share that was set last, in 255ths.
     #[must_use]
     pub fn busy(&self) -> u8 {
         self.busy
     }
 
-    /// Memory that its records may take.
+    /// Returns the memory that its records may take, in bytes.
     #[must_use]
     pub fn memory_bytes_max(&self) -> usize {
         self.params.memory_bytes_max
     }
 
-    /// Counts since the start.
+    /// Returns the counts since the start.
     #[must_use]
     pub fn counts(&self) -> ServerCounts {
         self.counts
     }
 
-    /// Keys that it has a record of, deleted ones included.
+    /// Returns the number of its records, including those of deleted keys.
     #[must_use]
     pub fn records(&self) -> usize {
         self.table.len()
     }
 
-    /// Deleted keys that it keeps the version of.
+    /// Returns the number of deleted or evicted keys whose versions it keeps.
     #[must_use]
     pub fn tombstones(&self) -> usize {
         self.table.tombstones()
     }
 
-    /// Whether it keeps a deletion that, as far as it knows, every replica has. Only while the members
-    /// change, and until the next timeout after.
+    /// Returns whether it keeps a deletion that, as far as it knows, every replica has. It does so
+    /// only while the members change, and until the next timeout afterwards.
     #[must_use]
     pub fn keeps_what_is_dead(&self) -> bool {
         self.sessions.iter().any(|(id, session)| {
@@ -216,32 +217,32 @@ impl<M: StateMachine> Server<M> {
         })
     }
 
-    /// Sessions whose epoch it knows.
+    /// Returns the number of sessions whose epoch it knows.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Memory that its records take.
+    /// Returns the memory that its records take, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.table.bytes()
     }
 
-    /// Values that it evicted.
+    /// Returns the number of values that it evicted.
     #[must_use]
     pub fn evictions(&self) -> u64 {
         self.table.evictions()
     }
 
-    /// Its records, for whoever compares replicas; in no particular order.
+    /// Returns its records in no particular order, for a comparison of replicas.
     pub fn states(&self) -> impl Iterator<Item = (&crate::id::Key, State)> {
         self.table
             .iter()
             .map(|(key, record)| (key, state_of(&self.machine, record)))
     }
 
-    /// A message from `sender`, which is the driver's number for whoever a reply goes to.
+    /// Handles a message from `sender`, which is the driver's number for the receiver of a reply.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
         match message {
             Message::Request(copy) => {
@@ -252,7 +253,7 @@ impl<M: StateMachine> Server<M> {
                 }
             }
             Message::Control(control) => self.handle_control(now, sender, control),
-            // Neither is ever for a server; strangers may send anything.
+            // No correct part sends these to a server, but a stranger may.
             Message::Reply(_) | Message::Answer(_) => {}
         }
     }
@@ -274,7 +275,7 @@ impl<M: StateMachine> Server<M> {
                 self.twin = Some(address);
             }
             Control::Ping(ping) => self.handle_ping(now, back, ping),
-            // A late pong grants no more than the lease from when it was asked for.
+            // A late pong grants no more than a lease from the time of the ping.
             Control::Pong(from, number, sent) if self.number() == number => {
                 self.lease.heard(now, sent > MonoNs(0));
                 self.lease.granted(from, sent);
@@ -288,20 +289,20 @@ impl<M: StateMachine> Server<M> {
                     self.send(back, told);
                 }
             }
-            // For others.
+            // These messages are for other parts.
             _ => {}
         }
     }
 
-    /// This machine's clock stood still for a while, or jumped: nobody knows whether its lease still
-    /// runs, so it answers nothing until it has a new one.
+    /// Drops the lease, because this machine's clock stood still or jumped and the lease may have
+    /// ended. The server answers nothing until it has a new one.
     pub fn clock_jumped(&mut self, now: MonoNs) {
         if !planted(Bug::ClockJumpIgnored) {
             self.lease.begin_anew(now);
         }
     }
 
-    /// Time has come to [`Self::poll_timeout`].
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         if self.lease.ping_is_due(now) {
             self.ping(now);
@@ -310,7 +311,8 @@ impl<M: StateMachine> Server<M> {
         self.pull_again(now);
     }
 
-    /// While the members change no deletion is forgotten; this works off what piled up meanwhile.
+    /// Forgets deletions that piled up while the members changed, since none is forgotten during a
+    /// change.
     fn bury_what_piled_up(&mut self) {
         let mut left = PILE_MAX;
         let mut next = self.table.deleted_in(SessionId(0));
@@ -321,14 +323,14 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns the time at which to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> MonoNs {
         let pull = self.join.as_ref().map(Join::next_pull);
         self.lease.next_ping().min(pull.unwrap_or(MonoNs(u64::MAX)))
     }
 
-    /// The next message to send.
+    /// Returns the next message to send.
     pub fn poll_send(&mut self) -> Option<(Destination, Message)> {
         self.outbox.pop_front()
     }
@@ -343,7 +345,7 @@ impl<M: StateMachine> Server<M> {
             .map_or(ConfigNumber(0), |config| config.number)
     }
 
-    /// Notes a session's epoch. Says whether the server goes by it now.
+    /// Notes a session's epoch. Returns whether the server goes by it now.
     fn fence(&mut self, session: SessionId, epoch: Epoch) -> bool {
         if self.sessions.len() >= SESSIONS_MAX && !self.sessions.contains_key(&session) {
             return false;
@@ -360,7 +362,7 @@ impl<M: StateMachine> Server<M> {
         });
         let (at, used_in) = (known.at, known.used_in);
         if epoch > known.epoch {
-            // The next owner's stable says nothing of the earlier owner's deletions.
+            // The next owner's stable number says nothing about the earlier owner's deletions.
             self.bury_some(session, usize::MAX);
             self.sessions.insert(
                 session,
@@ -375,7 +377,7 @@ impl<M: StateMachine> Server<M> {
         true
     }
 
-    /// Goes by a newer configuration.
+    /// Adopts a newer configuration.
     fn adopt(&mut self, now: MonoNs, config: &Arc<Config>) {
         if config.number <= self.number() {
             return;
@@ -393,9 +395,10 @@ impl<M: StateMachine> Server<M> {
         if was_member && !is_member {
             self.leave();
         }
-        // One shard asks for the server, mostly the first; the others live the life that it was let in
-        // with. Not one of an earlier process, nor one that they have given up: they do not have what it
-        // held. If the first one did not follow, both would ask in turn for ever.
+        // One shard, mostly the first, asks to join for the whole server. The others adopt the
+        // incarnation under which it was admitted. They do not adopt one of an earlier process, or
+        // one that they have given up, because they lack its records. If the first shard did not
+        // follow, both would ask in turn for ever.
         let mine = self.params.life.incarnation;
         let named = config.incarnation_of(endpoint.server);
         let followed = named.filter(|named| !is_member && named.is_after(mine));

@@ -1,13 +1,16 @@
-//! What goes to a server's disk, and what comes from there.
+//! The records that a server writes to its disk and reads from it.
 //!
-//! The disk is a copy of the memory, some moments old, off the path of answers. Whoever drives a server
-//! takes each change from it, in order, and says how far they are on disk; an operation at level `disk`
-//! is answered from then on. A disk speaks for its server only when nobody else can: of keys whose
-//! replicas are all gone, the newest state on any of their disks is what there is. So a server that came
-//! back while others lived takes nothing from its disk, since they may have deleted it and forgotten that.
+//! The disk is a copy of the memory, some moments old, and not on the path of answers. The driver
+//! takes each change from the server in order, and reports how far they are on disk. The server
+//! answers an operation at level `disk` from then on.
 //!
-//! A disk is complete when it holds every record of a life. A server counts as having copied what it
-//! should only then: whoever takes part has all that it holds on disk, but for the last moments.
+//! A server reads from its disk only keys whose replicas are all gone: the newest state on any of
+//! their disks is then the state of the key. A server that came back while others lived reads
+//! nothing, because the others may have deleted its records and forgotten the deletions.
+//!
+//! A disk is complete when it holds every record of an incarnation. Only then does the server count
+//! as having copied its records. So a member has all its records on disk, except those of the last
+//! moments.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasherDefault;
@@ -22,39 +25,41 @@ use crate::machine::{Malformed, StateMachine};
 use crate::message::{Copy, Message, Reply, State, Verdict};
 use crate::table::{KeyHasher, state_of};
 
-/// Replies that wait for the disk at most: what is asked again waits again.
+/// The most replies that wait for the disk. A dropped reply waits again when its request is
+/// repeated.
 const HELD_MAX: usize = 65_536;
 
-/// Changes that are remembered in order beyond twice the keys that wait.
+/// The most changes that are remembered in order, in addition to twice the keys that wait.
 const ORDER_SLACK: usize = 1_024;
 
-/// A record as it shall be on disk.
+/// A change of a record, to be written to disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Its place among the changes of a life, from 1.
+    /// Its number among the changes of an incarnation, from 1.
     pub position: u64,
-    /// Which.
+    /// The key.
     pub key: Key,
-    /// What there is of it.
+    /// The change of its record.
     pub what: What,
 }
 
-/// What became of a record.
+/// The kind of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// It is this.
+    /// The record has this state.
     Is(State),
-    /// Every replica has this deletion, and the memory has forgotten it. The disk must not, for longer
-    /// than [`crate::config::DISK_LAG_MAX`] twice: another disk may still have what was deleted.
+    /// Every replica has this deletion, and the memory has forgotten it. The disk keeps it for more
+    /// than twice [`crate::config::DISK_LAG_MAX`], because another disk may still have the deleted
+    /// record.
     Buried(State),
-    /// The server holds the key no more: others do, and may forget it.
+    /// The server no longer holds the key. Other servers hold it, and may forget it.
     Moved,
 }
 
-/// Why a record of a disk was not taken.
+/// The reason why the server did not accept a record of its disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// Together they need more memory than there may be.
+    /// The records need more memory than the server may use.
     #[error(
         "memory: what is on disk needs more than {0} bytes; wanted room for all of it; hint: give the server more --memory"
     )]
@@ -66,7 +71,7 @@ pub enum RestoreError {
     Record(#[from] Malformed),
 }
 
-/// A reply that waits until the disk is as far.
+/// A reply that waits until a change is on disk.
 #[derive(Debug, Clone)]
 struct Held {
     position: u64,
@@ -75,27 +80,27 @@ struct Held {
     reply: Reply,
 }
 
-/// The part of a server that knows of its disk.
+/// A server's knowledge of its disk.
 #[derive(Debug, Clone)]
 pub(super) struct Persist {
-    /// What the disk held at the start, or holds since.
+    /// The content of the disk, as the driver last reported it.
     pub(super) disk: Disk,
-    /// Everything of this life is there, up to `durable`.
+    /// True if the disk has every record of this incarnation, up to `durable`.
     complete: bool,
     position: u64,
     durable: u64,
     changes: VecDeque<Change>,
-    /// The last change of a key, where it is not on disk yet.
+    /// The number of each key's last change, unless that is on disk.
     pending: IndexMap<Key, u64, BuildHasherDefault<KeyHasher>>,
-    /// The same, in order.
+    /// The same numbers in order.
     order: VecDeque<(u64, Key)>,
     held: VecDeque<Held>,
-    /// How many have been held ever.
+    /// The number of replies that were ever held.
     held_total: u64,
-    /// The last change when everything was copied in a configuration.
+    /// A configuration, and the number of the last change when everything was copied in it.
     copied: (ConfigNumber, u64),
-    /// The configuration in which the disk is asked for what is left of keys there alone, until all of
-    /// that has come.
+    /// The configuration in which the server reads its disk for keys that are left on disks only;
+    /// `None` once it has read all of them.
     pub(super) restores: Option<ConfigNumber>,
 }
 
@@ -116,7 +121,7 @@ impl Persist {
         }
     }
 
-    /// Whether a server that has copied what it should in a configuration has it on disk too.
+    /// Returns whether all records that the server has copied in a configuration are on its disk.
     pub(super) fn is_done(&mut self, number: ConfigNumber) -> bool {
         if self.copied.0 != number {
             self.copied = (number, self.position);
@@ -129,14 +134,14 @@ impl Persist {
         self.restores.is_none() && on_disk
     }
 
-    /// A reply that has waited long enough.
+    /// Removes and returns the next reply whose change is on disk.
     fn next_held(&mut self) -> Option<Held> {
         let (complete, durable) = (self.complete, self.durable);
         self.held
             .pop_front_if(|held| complete && held.position <= durable)
     }
 
-    /// A new life has nothing on disk, and has told nobody anything.
+    /// Forgets all changes, because a new incarnation has nothing on disk and has sent no reply.
     pub(super) fn forget(&mut self) {
         *self = Self::new(self.disk);
     }
@@ -153,7 +158,7 @@ impl Persist {
             self.pending.insert(key.clone(), self.position);
             self.order.push_back((self.position, key.clone()));
             if self.order.len() > 2 * self.pending.len() + ORDER_SLACK {
-                // Of a key only the last one is looked for, however long a disk takes.
+                // Only the last change of a key is needed, so a slow disk does not fill the memory.
                 let pending = &self.pending;
                 self.order
                     .retain(|(position, key)| pending.get(key) == Some(position));
@@ -215,19 +220,21 @@ impl Persist {
 }
 
 impl<M: StateMachine> Server<M> {
-    /// Keeps its records on a disk too, of which this was found at the start.
+    /// Makes the server keep its records on a disk as well. `disk` is the content found at the
+    /// start.
     #[must_use]
     pub fn with_disk(mut self, disk: Disk) -> Self {
         self.persist = Some(Persist::new(disk));
         self
     }
 
-    /// The next change to write. To be called until it is empty after each input.
+    /// Returns the next change to write. The driver calls it after each input until it returns
+    /// `None`.
     pub fn poll_change(&mut self) -> Option<Change> {
         self.persist.as_mut()?.changes.pop_front()
     }
 
-    /// The life whose records the disk holds now, all of them, and up to when.
+    /// Notes the incarnation whose records are all on disk now, and up to which time.
     pub fn set_disk(&mut self, now: MonoNs, disk: Disk) {
         let life = self.params.life.incarnation;
         let Some(persist) = &mut self.persist else {
@@ -243,7 +250,7 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Every change up to this position of this life is on disk.
+    /// Notes that every change of this incarnation up to this position is on disk.
     pub fn set_durable(&mut self, now: MonoNs, life: Incarnation, position: u64) {
         if life != self.params.life.incarnation {
             return;
@@ -268,18 +275,18 @@ impl<M: StateMachine> Server<M> {
         self.release(now);
     }
 
-    /// How many replies of this life have had to wait for the disk: whoever drives it may take its time
-    /// while that stays as it is.
+    /// Returns the number of replies of this incarnation that had to wait for the disk. While it
+    /// does not grow, the driver need not hurry.
     #[must_use]
     pub fn replies_held(&self) -> u64 {
         self.persist.as_ref().map_or(0, |it| it.held_total)
     }
 
-    /// Sends the replies that waited for what is on disk now.
+    /// Sends the replies whose changes are on disk now.
     fn release(&mut self, now: MonoNs) {
         while let Some(mut held) = self.persist.as_mut().and_then(Persist::next_held) {
-            // Told under an earlier configuration, or without a lease any more, it counts for nothing:
-            // whoever waits asks again.
+            // A reply from an earlier configuration, or without a lease any more, would not count.
+            // The router sends its request again.
             if held.reply.config != self.number() || self.lease_left(now).0 == 0 {
                 continue;
             }
@@ -289,7 +296,8 @@ impl<M: StateMachine> Server<M> {
                 held.reply.verdict = Verdict::Fenced(later);
             }
             let have = self.version(&held.key);
-            // Less than it had: every replica has told of it, and of the deletion that came after.
+            // A lower version means that every replica had the write and a later deletion, and
+            // forgot both.
             if have >= held.reply.have {
                 held.reply.have = have;
                 self.outbox.push_back((held.to, Message::Reply(held.reply)));
@@ -297,18 +305,18 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Whether a reply has to wait for the disk, which it then does.
+    /// Holds a reply back if it has to wait for the disk, and returns whether it does.
     pub(super) fn hold(&mut self, to: Destination, copy: &Copy, reply: &Reply) -> bool {
         if copy.request.level != crate::config::Level::Disk || planted(Bug::DiskLevelInMemory) {
             return false;
         }
-        // A later write of the same owner is there, which stands for this one: it must be on disk too.
+        // A later write of the same owner stands for this one, so it must be on disk too.
         let says_it_has = matches!(
             reply.verdict,
             Verdict::Done(_) | Verdict::Held | Verdict::Stale
         );
         let Some(persist) = &mut self.persist else {
-            // It has no disk: what it has never counts.
+            // Without a disk, the server never counts for this level.
             return says_it_has;
         };
         let pending = persist.pending.get(&copy.request.key).copied();
@@ -317,7 +325,8 @@ impl<M: StateMachine> Server<M> {
         }
         persist.held_total += 1;
         if persist.held.len() < HELD_MAX {
-            // Held in order: a key's later change is behind everything that is held already.
+            // Replies are held in the order of their changes. A key's later change comes behind all
+            // of them.
             let position = pending.unwrap_or(0);
             let behind = persist
                 .held
@@ -337,7 +346,7 @@ impl<M: StateMachine> Server<M> {
         true
     }
 
-    /// Notes that there is something new of a key.
+    /// Notes the new state of a key.
     pub(super) fn changed(&mut self, key: &Key, state: State) {
         if let Some(persist) = &mut self.persist {
             persist.note(key.clone(), What::Is(state));
@@ -356,8 +365,8 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// The life of this server that takes part for good, which need not be the present one: if all end
-    /// now, its disk will be asked for the records of that one.
+    /// Returns the incarnation of this server that is an old member, which need not be the present
+    /// one. If all servers ended now, the disk would be asked for the records of that incarnation.
     #[must_use]
     pub fn counted_life(&self) -> Option<Incarnation> {
         let members = &self.config.as_ref()?.members;
@@ -365,16 +374,18 @@ impl<M: StateMachine> Server<M> {
         mine.map(|member| member.incarnation)
     }
 
-    /// Whether it takes part, and has everything that it should: a scan from now on misses nothing.
+    /// Returns whether it is a member and has copied all its records, so that a scan misses
+    /// nothing.
     #[must_use]
     pub fn has_copied(&self) -> bool {
         let copied = self.join.as_ref().is_none_or(super::Join::is_done);
         self.is_member() && self.restores().is_none() && copied
     }
 
-    /// Records from a place of the table downwards, of so many bytes at least, and where to go on;
-    /// `None` when they were the last. From `u64::MAX` on they are all that there was at the start and
-    /// stayed; what came meanwhile is told by [`Self::poll_change`].
+    /// Returns records from a place of the table downwards, until they have at least `bytes_max`
+    /// bytes, and the place at which to go on; `None` if they were the last. A scan from `u64::MAX`
+    /// on returns every record that was there at its start and stayed. [`Self::poll_change`]
+    /// returns the changes since then.
     #[must_use]
     pub fn scan(&self, below: u64, bytes_max: usize) -> (Vec<(Key, State)>, Option<u64>) {
         let len = self.table.len();
@@ -393,18 +404,18 @@ impl<M: StateMachine> Server<M> {
         (records, None)
     }
 
-    /// The configuration in which it wants every record of its disk, one by one; another one wants them
-    /// all again.
+    /// Returns the configuration in which it needs every record of its disk, one by one. In a later
+    /// configuration it needs them all again.
     #[must_use]
     pub fn restores(&self) -> Option<ConfigNumber> {
         self.persist.as_ref()?.restores
     }
 
-    /// A record of its disk, from before this life.
+    /// Takes a record of its disk, from before this incarnation, if it needs it.
     ///
     /// # Errors
     ///
-    /// [`RestoreError`]: it cannot have everything, so it must not go on.
+    /// [`RestoreError`] if the server cannot have every record, so that it must not go on.
     pub fn restore(&mut self, key: &Key, state: State) -> Result<(), RestoreError> {
         let Some(config) = self.config.clone() else {
             return Ok(());
@@ -412,8 +423,9 @@ impl<M: StateMachine> Server<M> {
         let hash = key.hash();
         let mine = self.params.life.incarnation;
         let left = config.is_left_on_disks(self.me(), hash);
-        // Of one that lives the memory has everything but the deletions that it has forgotten. What shall
-        // be elsewhere in future is taken too, since those who shall have it copy it from here.
+        // A server that lived has every record in memory, except the deletions that it has
+        // forgotten. Records that other servers are to hold are taken as well, because these
+        // servers copy them from here.
         let is_full = config.holds_fully(self.me(), mine, hash);
         let wanted =
             left && (!is_full || (state.snapshot.is_none() && self.version(key) == Version::NONE));
@@ -423,7 +435,7 @@ impl<M: StateMachine> Server<M> {
         Ok(())
     }
 
-    /// Every record of its disk has come, in this configuration.
+    /// Notes that it was given every record of its disk, in this configuration.
     pub fn restored(&mut self, now: MonoNs, number: ConfigNumber) {
         if let Some(persist) = &mut self.persist
             && persist.restores == Some(number)
@@ -433,7 +445,8 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Whether its disk is asked for what is left of some keys in this configuration.
+    /// Returns whether the server reads its disk in this configuration, for keys that are left on
+    /// disks only.
     pub(super) fn disk_speaks(&self, config: &crate::config::Config) -> bool {
         let Some(disk) = self.persist.as_ref().map(|it| it.disk) else {
             return false;
@@ -443,15 +456,16 @@ impl<M: StateMachine> Server<M> {
             member.server == self.me() && member.incarnation == mine
         };
         let takes_part = config.next.iter().flatten().any(is_me);
-        // Of an earlier life, that came back. One that lives knows of deletions by its disk alone, which
-        // its memory has forgotten.
+        // The disk has the records of an earlier incarnation that is gone. For a server that lives,
+        // only the disk has the deletions that the memory has forgotten.
         let counted = config.members.iter().find(|it| it.server == self.me());
         let asked = counted.filter(|it| it.gone || it.incarnation == mine);
         let Some(through) = asked.and_then(|it| disk.through(it.incarnation)) else {
             return false;
         };
-        // Not before it is known who else has come back: of two of three, one that is late may have what
-        // was deleted since. Nor if it is late itself.
+        // The server waits until the other disks are back, and does not read a disk that is too old
+        // itself. Of two disks out of three, the older one may have records that were deleted
+        // since.
         let may = config.needs_disks()
             && (config.disks_missing().is_empty() || planted(Bug::DisksNotWaitedFor))
             && config.is_in_time(through);

@@ -1,22 +1,22 @@
-//! How much a body may make its reader hold, found before it is read.
+//! The memory that a body may take when it is read, checked before reading.
 //!
-//! An element of a list is two bytes on the wire when it is empty, and a hundred in memory. So the
-//! elements of a control message are counted first; no part ever sends as many.
+//! An empty element of a list has two bytes on the wire, and a hundred in memory. So the reader
+//! first counts the elements of a control message. No part ever sends as many as the limits.
 
 use super::WireError;
 use crate::config::{MEMBERS_MAX, SHARDS_MAX};
 use crate::message::{List, SESSIONS_OPENED_MAX};
 
-/// Elements of a list, and other fields beside it.
+/// The most elements of a list, including the other fields of its message.
 const ELEMENTS_MAX: usize = 2_048;
 
-/// Fields of a control message and of all messages in it.
+/// The most fields of a control message and of all messages in it.
 const FIELDS_MAX: usize = 8_192;
 
-/// Messages within messages that have lists: a control message, its kind, a member of its configuration.
+/// The levels of messages with lists: a control message, its kind, a member of its configuration.
 const DEPTH: usize = 3;
 
-// What is sent must not be refused for its length: the longest lists, each with room to spare.
+// A correct message must never be refused for its length: the longest lists fit with room to spare.
 const _: () = assert!(MEMBERS_MAX < ELEMENTS_MAX && SESSIONS_OPENED_MAX < ELEMENTS_MAX);
 const _: () = assert!(2 * MEMBERS_MAX * (SHARDS_MAX + 16) < FIELDS_MAX);
 const _: () = assert!((List::RECORDS_MAX as usize) < ELEMENTS_MAX);
@@ -30,12 +30,13 @@ const _: () = assert!(ELEMENTS_MAX <= FIELDS_MAX && DEPTH > 0);
 pub(super) fn check(body: &[u8]) -> Result<(), WireError> {
     match fields(body, DEPTH) {
         Some(count) if count > FIELDS_MAX => Err(WireError::Body("message of so many fields")),
-        // What is no protobuf is refused by whoever reads it.
+        // The reader of the body refuses bytes that are no protobuf.
         _ => Ok(()),
     }
 }
 
-/// Fields of a message and of those in it; `None` when the bytes are no message, such as a text.
+/// Returns the number of fields of a message and of those in it; `None` if the bytes are no
+/// message.
 fn fields(mut bytes: &[u8], depth: usize) -> Option<usize> {
     let (mut own, mut inside) = (0_usize, 0_usize);
     while !bytes.is_empty() {

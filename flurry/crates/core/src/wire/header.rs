@@ -1,4 +1,4 @@
-//! The first 48 bytes.
+//! The header of a message: its first 48 bytes.
 
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, Epoch, OperationId, Sequence, SessionId, Version};
@@ -6,10 +6,10 @@ use crate::id::{ConfigNumber, Epoch, OperationId, Sequence, SessionId, Version};
 /// Length of the header.
 pub const HEADER_BYTES: usize = 48;
 
-/// Bits of the third byte that say what of its kind a message is, beside the two of the kind.
+/// Bits of the third byte for the message's sort within its kind; the kind has the other two.
 const SUB_BITS: u32 = 6;
 
-/// Bits of the fourth byte that say the level, beside the five of the attempt.
+/// Bits of the fourth byte for the level; the attempt has the other five.
 const LEVEL_BITS: u32 = 3;
 
 const _: () = assert!(SUB_BITS + 2 == u8::BITS && LEVEL_BITS + 5 == u8::BITS);
@@ -17,7 +17,7 @@ const _: () = assert!(SUB_BITS + 2 == u8::BITS && LEVEL_BITS + 5 == u8::BITS);
 const MAGIC: u8 = 0xf1;
 pub(super) const VERSION: u8 = 1;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An operation.
@@ -30,7 +30,7 @@ pub enum Kind {
     Control,
 }
 
-/// Why bytes are no message.
+/// The reason why bytes are no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Fewer bytes than a header.
@@ -47,17 +47,17 @@ pub enum WireError {
     /// Damaged on the way.
     #[error("message: its checksum is {found:#010x}; wanted {wanted:#010x}")]
     Damaged {
-        /// In the message.
+        /// The checksum in the message.
         found: u32,
-        /// Of its bytes.
+        /// The checksum of the message's bytes.
         wanted: u32,
     },
     /// A field has a value without a meaning.
     #[error("message: its {field} is {value}, which means nothing")]
     Field {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What it is.
+        /// The value of the field.
         value: u64,
     },
     /// The body is not what the header says.
@@ -68,19 +68,19 @@ pub enum WireError {
 /// The header, read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the message is.
+    /// The kind of the message.
     pub kind: Kind,
-    /// What of it: which request, verdict or outcome.
+    /// The message's sort within its kind: the request, verdict or outcome.
     pub sub: u8,
     /// The level's number.
     pub level: u8,
     /// The attempt.
     pub attempt: u8,
-    /// Of the key.
+    /// The hash of the key.
     pub key_hash: u64,
     /// The operation.
     pub id: OperationId,
-    /// Of a request what it depends on, of a reply what the replica has.
+    /// In a request the version that it depends on; in a reply the version of the replica.
     pub version: Version,
     /// The sender's configuration.
     pub config: ConfigNumber,

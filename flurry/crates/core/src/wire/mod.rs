@@ -1,9 +1,9 @@
 //! The bytes of a message: a fixed header of 48 bytes, then a protobuf body.
 //!
-//! What routes a message and what tells that it is out of date is in the header, so that neither
-//! reads the body. Nothing that comes is believed: lengths are checked, the checksum covers
-//! everything behind it, and numbers that name something are checked where they are used. The layout
-//! is written in `flurry/schema/wire.md`.
+//! The header has every field that routes a message or shows that it is out of date, so that
+//! neither step reads the body. The reader trusts no input: it checks lengths, and the checksum
+//! covers every byte behind it. Each number that names something is checked where it is used. The
+//! layout is in `flurry/schema/wire.md`.
 
 #[allow(missing_docs, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
 #[rustfmt::skip]

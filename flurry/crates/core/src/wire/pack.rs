@@ -1,7 +1,7 @@
 //! Several messages in one datagram: two bytes, and behind them each message as in a stream.
 //!
-//! A datagram costs the same however little is in it, so what goes to one place at one moment shares
-//! one. A message alone stands as it is.
+//! A short datagram costs as much as a longer one, so the messages for one place at one moment
+//! share one. A single message is sent as it is.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
@@ -12,7 +12,8 @@ use crate::message::Message;
 
 const HEAD: [u8; 2] = [0xf2, VERSION];
 
-/// No pack grows beyond it. It is far below what a datagram may have: when one is lost, so is all of it.
+/// The most bytes of a pack. It is far below the limit of a datagram, because the loss of a
+/// datagram loses all its messages.
 pub const PACK_BYTES_MAX: usize = 16 << 10;
 
 /// Messages on their way to one place.
@@ -23,8 +24,8 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Adds the bytes of a message; `false`, and nothing, when they do not fit beside those that are
-    /// here. The first always does.
+    /// Adds the bytes of a message and returns true, or returns false if they do not fit. The first
+    /// message always fits.
     pub fn push(&mut self, message: &[u8]) -> bool {
         let length = LENGTH_BYTES + message.len();
         if self.messages > 0 && self.bytes.len() + length > PACK_BYTES_MAX {
@@ -48,13 +49,13 @@ impl Pack {
         true
     }
 
-    /// How many messages are here.
+    /// Returns the number of messages in it.
     #[must_use]
     pub fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// What to send.
+    /// Returns the bytes to send.
     #[must_use]
     pub fn datagram(&self) -> &[u8] {
         assert!(
@@ -67,14 +68,15 @@ impl Pack {
         }
     }
 
-    /// Begins anew.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.messages = 0;
     }
 }
 
-/// The messages of a datagram. What is none is the last: nothing behind it can be trusted.
+/// The messages of a datagram. It ends at the first bytes that are no message, because the bytes
+/// behind them cannot be trusted.
 #[derive(Debug, Default)]
 pub struct Unpack {
     frames: BytesMut,
@@ -82,7 +84,7 @@ pub struct Unpack {
 }
 
 impl Unpack {
-    /// Of the datagram's bytes, whatever they are.
+    /// Returns the messages of a datagram with any bytes.
     #[must_use]
     pub fn new(datagram: &[u8]) -> Self {
         match datagram.strip_prefix(&HEAD) {
@@ -97,7 +99,7 @@ impl Unpack {
         }
     }
 
-    /// Nothing is left of it.
+    /// Returns whether no message is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.alone.is_none() && self.frames.is_empty()
