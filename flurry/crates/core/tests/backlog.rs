@@ -20,15 +20,15 @@ use flurry_core::server::{Server, ServerParams};
 
 const WRITES: u64 = 2_000;
 
-/// What a server may be sent again in half a second beside one copy of each write: 64 repetitions in each
-/// 50 ms, of which the first few come early.
+/// The most repetitions to a server in half a second, in addition to one copy of each write: 64 in
+/// each 50 ms, of which the first few come early.
 const REPEATED_MAX: usize = 64 * 12;
 
 fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
 }
 
-/// A cluster whose owner has these bounds.
+/// Returns a cluster whose owner has these bounds.
 fn cluster(servers: Vec<Server<KeyValue>>, bytes_max: usize, keys_max: usize) -> Cluster {
     let mut cluster = Cluster::of(servers);
     let params = PortalParams {
@@ -72,8 +72,8 @@ fn small_server(id: u16, memory_bytes_max: usize, evict: bool) -> Server<KeyValu
     Server::new(MonoNs(1), params, KeyValue::default())
 }
 
-/// Writes many keys, a hundredth of a millisecond after another. Returns the copies that server 2 is sent
-/// in the next half second, and how often the router's timer goes off.
+/// Writes many keys, one in each hundredth of a millisecond. Returns the number of copies to server
+/// 2 until half a second after the last write, and how often the router's timer went off after it.
 fn burden(cluster: &mut Cluster) -> (usize, usize) {
     let (mut copies, mut wakes) = (0, 0);
     let mut deliver = |cluster: &mut Cluster| {
@@ -110,7 +110,7 @@ fn a_silent_server_costs_few_messages_and_timers_whatever_it_owes() {
     assert!(copies <= writes + REPEATED_MAX, "{copies} copies");
     // A timer for each write would go off ten times as often.
     assert!(wakes <= 2 * writes, "{wakes} wakes");
-    // It is sent all that it owes once it speaks.
+    // The server receives every write that it lacks once it answers again.
     cluster.deaf.clear();
     cluster.pass(DurationNs::millis(2_000));
     assert_eq!(cluster.portal.held(), 0);

@@ -1,4 +1,4 @@
-//! What a member of a group of controllers does with ballots that nobody can have given out.
+//! A member of a group of controllers rejects ballots that no candidate can have had.
 
 use bytes::Bytes;
 use flurry_core::consensus::{

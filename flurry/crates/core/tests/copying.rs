@@ -1,4 +1,4 @@
-//! What a joining server copies arrives whole, and nothing that travels is longer than a datagram.
+//! A joining server receives every record whole, and no message is longer than a datagram.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -17,7 +17,7 @@ use flurry_core::message::{Batch, Control, Copy, Cursor, Message, SessionState, 
 use flurry_core::server::Destination;
 use flurry_core::wire::DATAGRAM_BYTES_MAX;
 
-/// A blind write to a key of a session, which says what is stable there.
+/// Returns a blind write to a key of a session, with the session's stable number.
 fn write(cluster: &Cluster, session: u32, sequence: u64, stable: u64) -> Copy {
     let set = Operation::set(Bytes::from_static(b"v"));
     let key = format!("k{sequence}");
@@ -31,7 +31,7 @@ fn ten_thousand_sessions_are_copied_in_parts_that_fit_a_datagram() {
     const SESSIONS: u32 = 10_000;
     let mut cluster = Cluster::open();
     fence(&mut cluster, SESSIONS);
-    // The last session's floor must arrive as well: what is below it is late.
+    // The last session's stable number must arrive as well, because a write below it is late.
     for index in 0..2 {
         let message = write(&cluster, SESSIONS, 100, 98);
         assert!(matches!(
@@ -126,7 +126,7 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
     for server in &mut joining {
         server.handle_message(now, 0, config(1, false));
     }
-    // One has been sent the key when its sender is lost, the other has not.
+    // Only one of the two has the key when its sender is lost.
     let part = Batch {
         from: cluster.servers[2].life().endpoint,
         config: ConfigNumber(1),
@@ -183,7 +183,8 @@ fn largest() -> ControllerParams {
     }
 }
 
-/// What the controller says to a message; the longest of it, in bytes.
+/// Sends a message to the controller, and returns the length of its longest message in reply, in
+/// bytes.
 fn longest(controller: &mut Controller, control: Control) -> usize {
     controller.handle_message(MonoNs(1), 0, Message::Control(control));
     let told = std::iter::from_fn(|| controller.poll_output());
@@ -194,7 +195,8 @@ fn longest(controller: &mut Controller, control: Control) -> usize {
     sent.max().unwrap_or(0)
 }
 
-/// Asks to join as one who is alive; the longest of what the controller says in the end, in bytes.
+/// Asks to join as a server that lives. Returns the length of the controller's longest message in
+/// reply to the proof, in bytes.
 fn joined(controller: &mut Controller, member: Member) -> usize {
     let ask = Control::Join(member.clone(), 0);
     controller.handle_message(MonoNs(1), 0, Message::Control(ask));
@@ -227,7 +229,7 @@ fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
         copies: flurry_core::message::Copies::Majority,
     };
     longest(&mut controller, open.clone());
-    // One of them comes back: there is room for it, also when the cluster is full.
+    // A server that comes back has room, even if the cluster is full.
     let again = member(known, u128::MAX - 1, address);
     let told = joined(&mut controller, again);
     let config = controller.config().unwrap();

@@ -1,4 +1,4 @@
-//! A machine that sends and hears nothing counts as lost.
+//! A machine that sends but receives nothing counts as lost.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -13,8 +13,8 @@ use flurry_core::message::{Control, Copies, Ping};
 
 const STANDBY: u64 = 3_000;
 
-/// Two leases and a half: a server counts as silent when half a lease has passed without an answer,
-/// and is counted out a lease later.
+/// Two and a half leases. A server counts as silent after half a lease without an answer, and is
+/// counted out a lease later.
 const NOTICED: DurationNs = DurationNs::millis(2_500);
 
 fn set() -> Operation {
@@ -25,7 +25,7 @@ fn members(cluster: &Cluster) -> usize {
     cluster.controller.config().unwrap().lives().len()
 }
 
-/// Asks for the session as a standby with this silence limit; whether it has to wait.
+/// Asks for the session as a standby with this silence limit, and returns whether it has to wait.
 fn waits(cluster: &mut Cluster, patience_ms: u64) -> bool {
     let open = Control::Open {
         names: vec!["calls".to_owned()],
@@ -43,7 +43,7 @@ fn a_server_that_hears_nothing_is_counted_out_though_it_is_heard() {
     cluster.earless.push(2);
     cluster.pass(NOTICED);
     assert_eq!(members(&cluster), 2);
-    // Everything goes on, and the write is on all that are left.
+    // Operations go on, and the write is on every server that is left.
     let number = cluster.ask("k", &set(), Level::All);
     cluster.pass(DurationNs::millis(50));
     assert!(cluster.is_stable(number));
@@ -79,11 +79,11 @@ fn an_owner_that_hears_nothing_does_not_keep_a_standby_waiting() {
 fn servers_that_heard_nobody_for_long_get_leases_again_at_once() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set(), Level::All);
-    // Nobody answers anybody, and the controller hears nothing either.
+    // No server answers another one, and the controller receives nothing either.
     cluster.earless = vec![0, 1, 2, CONTROLLER];
     cluster.pass(DurationNs::millis(950));
     cluster.earless.clear();
-    // The next ping is due within a quarter of a lease, and the one after it follows at once.
+    // Each server sends its next ping within a quarter of a lease, and the one after it at once.
     cluster.pass(DurationNs::millis(300));
     assert_eq!(members(&cluster), 3);
     let answer = cluster.answer("k", &Operation::Get, Level::All);

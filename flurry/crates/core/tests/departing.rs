@@ -1,4 +1,4 @@
-//! What an operator can do when servers are gone for good, or shall go.
+//! The commands of an operator for servers that are gone for good or are to go.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -14,7 +14,7 @@ use flurry_core::message::{Control, Departure};
 
 const OPERATOR: u64 = 3000;
 
-/// What the controller answers to an operator: nothing is a yes.
+/// Returns the controller's answer to an operator; an empty one means yes.
 fn depart(cluster: &mut Cluster, server: u16, departure: Departure) -> String {
     let question = Control::Depart(ServerId(server), departure);
     match cluster.ask_controller(OPERATOR, question) {
@@ -26,7 +26,7 @@ fn depart(cluster: &mut Cluster, server: u16, departure: Departure) -> String {
     }
 }
 
-/// The servers that count now, and whether they change.
+/// Returns the present members, and whether they change.
 fn members(cluster: &Cluster) -> (Vec<u16>, bool) {
     let config = cluster.controller.config().unwrap();
     let left = config.members.iter().filter(|it| !it.gone);
@@ -37,7 +37,7 @@ fn seconds(count: u64) -> DurationNs {
     DurationNs::millis(1_000 * count)
 }
 
-/// Three servers with one value, of which two are dead, and two new ones that ask to join.
+/// Returns three servers with one value, of which two are dead, and two new ones that ask to join.
 fn with_two_dead() -> Cluster {
     let mut cluster = Cluster::open();
     cluster.answer("k", &Operation::set(Bytes::from_static(b"v")), Level::All);
@@ -57,7 +57,7 @@ fn two_of_three_servers_that_are_gone_for_good_are_replaced_by_servers_of_other_
         "one dead server is waited for"
     );
     for dead in [1, 2] {
-        // One is out already: nobody waits for its lease any longer.
+        // One of them is counted out already, so nobody waits for its lease.
         assert_eq!(depart(&mut cluster, dead, Departure::Removed), "");
     }
     cluster.pass(seconds(5));
@@ -118,7 +118,7 @@ fn a_drained_server_passes_on_what_it_has_and_stays_out_until_it_is_taken_back()
     assert_eq!(depart(&mut cluster, 3, Departure::Drained), "");
     cluster.pass(seconds(5));
     assert_eq!(members(&cluster), (vec![0, 1, 2], false));
-    // The controller's next life knows of it too.
+    // The controller still knows it after a restart.
     let stored = cluster.disk.clone();
     cluster.controller = Controller::restore(cluster.now, params(), &stored).unwrap();
     cluster.pass(seconds(5));
@@ -140,7 +140,7 @@ fn a_server_that_is_out_already_counts_as_removed_and_one_that_never_was_in_does
         refusal.contains("server 9 is not in the cluster"),
         "{refusal}"
     );
-    // It is no ban: its successor is let in.
+    // This is no ban: the next incarnation is admitted.
     cluster.deaf.clear();
     cluster.servers[2] = server(2, 77);
     cluster.pass(seconds(5));

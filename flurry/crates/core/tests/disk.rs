@@ -1,4 +1,4 @@
-//! What servers have on disk, when it counts, and when it speaks.
+//! The records on the disks of servers: when they count, and when servers read them.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -43,7 +43,7 @@ impl Disks {
         disks
     }
 
-    /// Everything of a server is on its disk now.
+    /// Writes every change of a server to its disk.
     fn write(&mut self, index: usize) {
         let (kept, server) = (&mut self.kept[index], &mut self.cluster.servers[index]);
         let (now, life) = (self.cluster.now, server.life().incarnation);
@@ -74,7 +74,7 @@ impl Disks {
         server.set_disk(now, kept.holds);
     }
 
-    /// Gives a server what it wants of its disk.
+    /// Gives a server the records that it needs of its disk.
     fn read(&mut self, index: usize) {
         let server = &mut self.cluster.servers[index];
         if let Some(number) = server.restores() {
@@ -96,7 +96,7 @@ impl Disks {
         }
     }
 
-    /// A server ends, and is started again.
+    /// Ends a server, and starts it again.
     fn restart(&mut self, index: u16) {
         self.lives += 1;
         let disk = self.kept[usize::from(index)].holds;
@@ -165,7 +165,7 @@ fn servers_without_disks_never_answer_at_level_disk() {
 fn after_an_end_of_all_nobody_is_served_before_a_majority_of_disks_is_back() {
     let mut disks = Disks::open();
     assert_eq!(disks.answer("k", &set("v")), done(&Answer::Stored, false));
-    // One missed the last write to the key.
+    // One disk missed the last write to the key.
     let number = disks.cluster.ask("k", &set("w"), Level::Disk);
     disks.cluster.pass(DurationNs::millis(20));
     disks.write(0);
@@ -249,7 +249,7 @@ fn a_deletion_that_every_memory_had_and_no_disk_is_told_as_a_loss() {
     disks.cluster.pass(DurationNs::millis(50));
     let deleted = done(&Answer::Number(1), false);
     assert_eq!(disks.cluster.outcome(number), deleted);
-    // Buried: the owner knows the key as one that there never was.
+    // The deletion is forgotten, and the owner treats the key as one that was never written.
     disks.cluster.ask("other", &set("v"), Level::All);
     disks.cluster.pass(DurationNs::millis(200));
     let nothing = disks.cluster.answer("k", &Operation::Get, Level::First);
@@ -293,7 +293,8 @@ fn what_a_disk_holds_and_the_memory_does_not_is_an_error() {
     assert_eq!(refused, RestoreError::Memory(1 << 20));
 }
 
-/// Three lives that have ended with a disk each, and what came back of them.
+/// Returns a configuration in which three incarnations have ended, each with a disk, and these
+/// disks have come back.
 fn ended(back: &[(u16, Disk)]) -> Config {
     let member = |id: u16, life: u128, gone: bool, disk: Disk| Member {
         server: ServerId(id),
@@ -334,7 +335,7 @@ fn a_disk_that_ends_long_before_another_is_as_good_as_missing() {
     assert_eq!(in_time.disks_behind(), []);
     let late = ended(&[(1, of(1, lag_ns + 1)), (2, of(2, 0))]);
     assert_eq!(late.disks_missing(), [ServerId(2), ServerId(3)]);
-    // Server 3 has not come back; server 2 has, too late.
+    // Server 3 has not come back, and the disk of server 2 is too old.
     let lag = DurationNs(DISK_LAG_MAX.0 + 1);
     assert_eq!(late.disks_behind(), [(ServerId(2), lag)]);
     let of_another_life = ended(&[(1, of(9, 0)), (2, of(2, 0))]);
@@ -365,7 +366,7 @@ fn a_life_that_took_part_counts_before_the_next_one_is_copied() {
     let life = disks.cluster.servers[0].life().incarnation;
     assert_eq!(disks.cluster.servers[0].counted_life(), Some(life));
     disks.restart(0);
-    // It hears of the configuration, in which the earlier one still takes part.
+    // The new incarnation receives the configuration in which the earlier one is still a member.
     let mut counted = None;
     for _ in 0..3_000 {
         disks.cluster.pass(DurationNs::millis(1));

@@ -1,4 +1,4 @@
-//! A new owner hears of possibly lost writes of its predecessor only if some may be lost.
+//! A new owner is in doubt of its predecessor's writes only if some may be lost.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -16,7 +16,7 @@ fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
 }
 
-/// Server 2 is counted out, and another life of it has copied everything.
+/// Has server 2 counted out, and lets another incarnation of it copy everything.
 fn lose_a_server(cluster: &mut Cluster) {
     cluster.servers[2] = server(2, 77);
     cluster.pass(DurationNs::millis(4_000));
@@ -24,7 +24,7 @@ fn lose_a_server(cluster: &mut Cluster) {
     assert!(config.next.is_none() && config.last_loss.0 > 0);
 }
 
-/// The owner ends without a word, and another one comes.
+/// Ends the owner without a close, and starts another one.
 fn take_over(cluster: &mut Cluster, nonce: u64) {
     cluster.portal = portal(cluster.now, nonce);
     cluster.pass(DurationNs::millis(3_000));
@@ -41,7 +41,8 @@ fn doubts(cluster: &mut Cluster, key: &str) -> bool {
     }
 }
 
-/// A new owner in doubt of the key "n", which is 5: a server was lost after the earlier owner's end.
+/// Returns a new owner in doubt of the key "n", which is 5, because a server was lost after the
+/// earlier owner's end.
 fn in_doubt() -> Cluster {
     let mut cluster = Cluster::open();
     cluster.answer("n", &Operation::Increment(5), Level::All);
@@ -85,7 +86,7 @@ fn an_owner_that_outlives_the_loss_of_a_server_leaves_no_doubt() {
 fn a_server_that_is_lost_after_its_owner_leaves_doubt() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);
-    // The owner is gone, and nobody can say what it had written to server 2 alone.
+    // The owner is gone, and no part knows its writes that only server 2 had.
     cluster.portal = portal(cluster.now, 2);
     cluster.letters.clear();
     cluster.servers[2] = server(2, 77);
@@ -100,7 +101,7 @@ fn an_owner_that_ends_before_its_write_is_everywhere_leaves_doubt() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);
     cluster.pass(DurationNs::millis(50));
-    // The last write is on server 2 alone when that ends, and its owner with it.
+    // Only server 2 has the last write when it ends, and the owner ends with it.
     cluster.deaf = vec![0, 1];
     cluster.answer("k", &set("w"), Level::First);
     cluster.portal = portal(cluster.now, 2);
@@ -152,7 +153,7 @@ fn a_session_is_in_doubt_until_what_it_had_written_by_a_loss_is_everywhere() {
 #[test]
 fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
     let mut cluster = Cluster::open();
-    // Server 1 misses the write, so that the owner cannot say that it has outlived the loss.
+    // Server 1 misses the write, so the owner cannot report that its writes are on every replica.
     cluster.deaf = vec![1];
     cluster.answer("k", &set("v"), Level::First);
     cluster.servers[2] = server(2, 77);
@@ -167,7 +168,7 @@ fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
     assert_eq!(cluster.controller.sessions_in_doubt().count(), 0);
 }
 
-/// The owner crashes, and another one comes that notifies callers of doubts first, as gateways do.
+/// Crashes the owner, and starts another one that notifies callers of doubts first, as gateways do.
 fn next_gateway(cluster: &mut Cluster, nonce: u64) {
     let params = PortalParams {
         tells_first: true,
@@ -180,7 +181,8 @@ fn next_gateway(cluster: &mut Cluster, nonce: u64) {
     cluster.events.clear();
 }
 
-/// A gateway in doubt of the keys "n", "read" and "unused", which an earlier one has written.
+/// Returns a gateway in doubt of the keys "n", "read" and "unused", which an earlier one has
+/// written.
 fn gateway_in_doubt() -> Cluster {
     let mut cluster = Cluster::open();
     for key in ["n", "read", "unused"] {

@@ -1,4 +1,4 @@
-//! What has expired stays so, whatever the clock of the next owner says.
+//! An expired value stays expired, whatever the clock of the next owner shows.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -14,7 +14,7 @@ use flurry_core::portal::{Outcome, Submission};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// What an owner whose clock shows this time is answered.
+/// Returns the answer of an operation of an owner whose clock shows this time.
 fn at(cluster: &mut Cluster, seconds: i64, operation: &Operation) -> Answer {
     let submission = Submission {
         key: Bytes::from_static(b"secret"),
@@ -34,7 +34,8 @@ fn at(cluster: &mut Cluster, seconds: i64, operation: &Operation) -> Answer {
     }
 }
 
-/// A value that ends at 1,100 s, and that its owner has seen end at 1,200 s.
+/// Returns a cluster with a value that ends at 1,100 s, and that its owner read as expired at 1,200
+/// s.
 fn with_an_expired_value() -> Cluster {
     let mut cluster = Cluster::open();
     let set = Operation::Set {

@@ -1,4 +1,4 @@
-//! A server that was counted out while its process lives comes back with what it kept.
+//! A server that was counted out while its process lives comes back with its kept records.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -17,7 +17,7 @@ use flurry_core::message::{Ask, Message, State, Verdict};
 use flurry_core::router::{Router, RouterParams};
 use flurry_core::server::{Server, ServerParams};
 
-/// Longer than a cluster needs to count a silent server out, and to agree on it.
+/// A time in which a cluster surely counts out a silent server and agrees on it.
 const AWAY: DurationNs = DurationNs::millis(4_000);
 
 fn set(value: &str) -> Operation {
@@ -42,7 +42,7 @@ fn send_away(cluster: &mut Cluster, servers: &[u16]) {
     }
 }
 
-/// Lets everybody hear again until all are members.
+/// Lets all servers receive messages again until all are members.
 fn come_back(cluster: &mut Cluster) {
     cluster.deaf.clear();
     cluster.pass(AWAY);
@@ -50,7 +50,7 @@ fn come_back(cluster: &mut Cluster) {
     assert!(cluster.controller.config().unwrap().next.is_none());
 }
 
-/// Lets a millisecond pass and delivers what was under way, but not the answers to it.
+/// Lets a millisecond pass and delivers the messages under way, but not the replies to them.
 fn step(cluster: &mut Cluster) {
     cluster.tick();
     cluster.collect();
@@ -60,7 +60,7 @@ fn step(cluster: &mut Cluster) {
     }
 }
 
-/// Lets server 2 hear again until it joins, before it has been sent anything to copy.
+/// Lets server 2 receive messages again until it joins, before any record was sent to it.
 fn let_in(cluster: &mut Cluster) {
     cluster.deaf.clear();
     let away = cluster.servers[2].life();
@@ -105,7 +105,7 @@ fn a_key_that_was_deleted_meanwhile_does_not_come_back_with_the_server() {
     fill(&mut cluster, 5, "v");
     send_away(&mut cluster, &[2]);
     cluster.answer("k0", &Operation::Delete { counted: false }, Level::All);
-    // The next operation tells the servers that all have the deletion, and they forget it.
+    // The next operation reports to the servers that all have the deletion, and they forget it.
     cluster.answer("k1", &set("w"), Level::All);
     cluster.answer("k1", &set("x"), Level::All);
     assert_eq!(cluster.servers[0].records(), 4);
@@ -132,7 +132,7 @@ fn an_acknowledged_write_outlives_that_all_who_have_it_were_counted_out() {
     }
     assert!(cluster.outcome(number).is_some());
     assert_eq!(cluster.servers[2].records(), 0);
-    // The owner ends, and nobody follows until the servers are back.
+    // The owner ends, and no other one follows until the servers are back.
     cluster.portal = portal(cluster.now, 2);
     cluster.router = Router::new(RouterParams::default());
     cluster.deaf.push(u16::try_from(PORTAL).unwrap());
@@ -205,6 +205,6 @@ fn no_takeover_goes_on_while_a_server_may_have_kept_a_record_that_counts() {
     let granted = cluster.controller.config().unwrap().number;
     let pong = flurry_core::message::Control::Pong(None, granted, now);
     cluster.servers[2].handle_message(now, 0, Message::Control(pong));
-    // `Joining` would say that it has nothing.
+    // `Joining` would mean that it has no record.
     assert_eq!(verdict(&mut cluster, 2, touch), Verdict::Unregistered);
 }

@@ -1,4 +1,4 @@
-//! How long a lease runs is a matter of the cluster, fixed when it begins.
+//! The duration of a lease is fixed when the cluster begins.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -13,7 +13,7 @@ use flurry_core::message::{Message, Verdict};
 
 const LONG: DurationNs = DurationNs::millis(3_000);
 
-/// A cluster with this lease, whose servers were started with a second.
+/// Returns a cluster with this lease, whose servers were started with a lease of a second.
 fn with_lease(lease: DurationNs) -> Cluster {
     let servers = (0..3).map(|id| common::server(id, u128::from(id) + 1));
     let mut cluster = Cluster::of(servers.collect());

@@ -1,4 +1,4 @@
-//! Which keys there are, as servers tell an owner that goes through them.
+//! The list of keys that servers give to an owner.
 
 mod common;
 
@@ -11,7 +11,7 @@ use flurry_core::id::{ConfigNumber, DurationNs, Sequence, WallNs};
 use flurry_core::key_value::{Condition, Operation};
 use flurry_core::message::{Control, List, Listed, Message};
 
-/// Before any value of these tests ends.
+/// A time before any value of these tests ends.
 const EARLY: WallNs = WallNs(1_000_000_000);
 const ENDS: WallNs = WallNs(2_000_000_000);
 
@@ -39,7 +39,7 @@ fn asked(cluster: &mut Cluster, server: usize, question: List) -> Option<Listed>
     }
 }
 
-/// How often each key is told by all servers, going through each to its end.
+/// Reads the lists of all servers to their ends, and returns how often each key is in them.
 fn all(cluster: &mut Cluster, question: &List) -> BTreeMap<Bytes, u32> {
     let mut counts = BTreeMap::new();
     for server in 0..cluster.servers.len() {

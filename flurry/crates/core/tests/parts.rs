@@ -19,7 +19,7 @@ fn set(value: &str) -> Operation {
     Operation::set(Bytes::copy_from_slice(value.as_bytes()))
 }
 
-/// Sessions `part-0` and so on: keys that begin with `a` belong to the first.
+/// Returns the sessions `part-0` and so on. Keys that begin with `a` belong to the first.
 fn sessions(first: usize, count: usize) -> Sessions {
     Sessions {
         names: (first..first + count)
@@ -46,7 +46,7 @@ fn owner(cluster: &Cluster, nonce: u64, sessions: Sessions, patience: DurationNs
     Portal::new(cluster.now, params)
 }
 
-/// A cluster whose owner has four sessions.
+/// Returns a cluster whose owner has four sessions.
 fn four() -> Cluster {
     let mut cluster = Cluster::open();
     let first = owner(&cluster, 7, sessions(0, 4), DurationNs(0));
@@ -57,7 +57,7 @@ fn four() -> Cluster {
     cluster
 }
 
-/// Puts another owner in place of the present one, which is returned.
+/// Replaces the present owner by another one, and returns it.
 fn swap(cluster: &mut Cluster, other: (Portal, Router)) -> (Portal, Router) {
     cluster.settle();
     (
@@ -66,7 +66,7 @@ fn swap(cluster: &mut Cluster, other: (Portal, Router)) -> (Portal, Router) {
     )
 }
 
-/// Another owner takes the sessions from `first` on; returns the earlier one.
+/// Lets another owner take the sessions from `first` on, and returns the earlier owner.
 fn taken(cluster: &mut Cluster, first: usize, count: usize) -> (Portal, Router) {
     let other = owner(cluster, 8, sessions(first, count), DurationNs(0));
     let earlier = swap(cluster, (other, Router::new(RouterParams::default())));
@@ -112,7 +112,7 @@ fn another_owner_takes_some_sessions_with_their_values_and_the_first_keeps_the_r
 
     let _ = swap(&mut cluster, earlier);
     cluster.events.clear();
-    // What it asks of a session that it has lost is not done, and what it asks of others is.
+    // Its operations on a session that it has lost are not done. Those on other sessions are.
     let lost = cluster.ask("d1", &set("of old"), Level::First);
     cluster.answer("a1", &set("kept"), Level::First);
     let fenced = cluster.outcome(lost);

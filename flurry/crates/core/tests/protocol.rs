@@ -1,4 +1,4 @@
-//! The protocol, a promise a test, on the real state machines without a network.
+//! The promises of the protocol, one in each test, on the real state machines without a network.
 
 mod common;
 
@@ -91,11 +91,11 @@ fn a_replica_that_missed_a_write_never_answers_the_read_after_it() {
     cluster.answer("k", &set("old"), Level::All);
     cluster.deaf = vec![0];
     cluster.answer("k", &set("new"), Level::First);
-    // Now only the one that missed it can be heard.
+    // From now on only the replica that missed the write can answer.
     cluster.deaf = vec![1, 2];
     let read = cluster.ask("k", &Operation::Get, Level::First);
     cluster.collect();
-    // Its copy of the write is lost once more, so the read comes first.
+    // Its copy of the write is lost again, so it receives the read first.
     cluster.letters.retain(|(_, to, message)| {
         *to != 0
             || matches!(message, Message::Request(copy) if copy.request.id.sequence.0 == read * 2)
@@ -123,7 +123,8 @@ fn repairs_are_a_tenth_of_the_traffic_however_many_keys_a_replica_missed() {
     for key in &keys {
         cluster.answer(key, &set("new"), Level::First);
     }
-    // It hears again, and no copy of the writes comes a second time before the reads.
+    // Server 0 receives messages again, and the reads arrive before any repeated copy of the
+    // writes.
     cluster.deaf.clear();
     for key in &keys {
         cluster.ask(key, &Operation::Get, Level::All);
@@ -165,7 +166,7 @@ fn a_deleted_key_does_not_come_back_with_a_late_copy_of_an_older_write() {
     let late: Vec<_> = cluster.letters.iter().cloned().collect();
     cluster.settle();
     cluster.answer("k", &Operation::Delete { counted: false }, Level::All);
-    // The deletion is stable, so its tombstones go with the next operation.
+    // The deletion is stable, so the next operation makes the servers forget its tombstones.
     assert_eq!(
         cluster.answer("k", &Operation::Get, Level::All),
         Answer::NotFound
@@ -199,7 +200,7 @@ fn a_second_owner_takes_over_every_value_and_the_first_is_refused() {
         cluster.answer("k", &Operation::Get, Level::First),
         value("v")
     );
-    // The first one does not know yet.
+    // The first owner does not know yet.
     std::mem::swap(&mut first, &mut cluster.portal);
     let number = cluster.ask("k", &set("w"), Level::First);
     cluster.settle();
@@ -228,7 +229,7 @@ fn an_owner_that_closes_after_another_has_opened_hears_that_it_is_fenced() {
     assert_eq!(cluster.events, [Event::Fenced(Epoch(2))]);
     let again = cluster.portal.submit(cluster.now, submission(b"k", None));
     assert_eq!(again, Err(SubmitError::Fenced(Epoch(2))));
-    // The session stays the other's.
+    // The other owner keeps the session.
     std::mem::swap(&mut other, &mut cluster.portal);
     assert_eq!(cluster.answer("k", &set("w"), Level::All), Answer::Stored);
     cluster.portal.close(cluster.now);
@@ -246,8 +247,8 @@ fn a_router_whose_server_has_moved_learns_it_without_anybody_telling_it() {
         cluster.outcome(number),
         Some(Outcome::Done { .. })
     ));
-    // Its next life listens elsewhere. The two others have the write, so they are sent nothing that
-    // they could refuse.
+    // Its next incarnation has another address. The two others have the write, so the router sends
+    // them nothing that they could refuse.
     cluster.servers[2] = server(2, 77);
     cluster.deaf.clear();
     cluster.moved = vec![2];
@@ -367,7 +368,7 @@ fn a_level_that_promises_copies_is_refused_where_fewer_servers_are_left() {
     }
     let config = cluster.controller.config().unwrap();
     assert_eq!(config.members.len(), 1, "{config:?}");
-    // The router learns of that from a server that refuses.
+    // A server's refusal reports this to the router.
     cluster.answer("k", &Operation::Get, Level::First);
     for level in [Level::Quorum, Level::All, Level::Disk] {
         let refused = cluster.ask("k", &set("w"), level);
@@ -389,7 +390,7 @@ fn a_level_that_promises_copies_is_refused_where_fewer_servers_are_left() {
 fn a_silent_server_that_alone_has_everything_is_waited_for() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);
-    // Two begin anew, and the third is not heard while they should copy from it.
+    // Two servers begin anew, and the third is silent while they should copy from it.
     for (index, life) in [(0, 77), (1, 78)] {
         cluster.servers[index] = server(u16::try_from(index).unwrap(), life);
     }
@@ -411,7 +412,7 @@ fn a_silent_server_that_alone_has_everything_is_waited_for() {
 fn a_controller_that_stood_still_counts_nobody_out_before_it_has_listened() {
     let mut cluster = Cluster::open();
     let before = cluster.controller.config().unwrap().number;
-    // Nobody is driven meanwhile, so that the controller has heard nothing when it goes on.
+    // No server runs meanwhile, so that the controller has received nothing when it goes on.
     cluster.now = cluster.now.after(DurationNs::millis(3_000));
     let now = cluster.now;
     cluster.controller.handle_timeout(now);
@@ -467,7 +468,8 @@ fn a_late_word_of_a_life_that_has_ended_counts_nobody_out() {
         disk: None,
     };
     let number = cluster.controller.config().unwrap().number;
-    // What it may have been asked once, and what nobody was ever asked.
+    // These are numbers that the controller may have asked for once, and numbers that it never
+    // asked for.
     for proof in [0, 1, cluster.now.0, u64::MAX] {
         let join = Message::Control(Control::Join(ended.clone(), proof));
         cluster.letters.push_back((0, CONTROLLER, join));
@@ -504,7 +506,7 @@ fn a_controller_that_restarts_knows_of_a_life_that_has_ended_and_can_count_anoth
     while !takes_part(&cluster) {
         cluster.pass(DurationNs::millis(1));
     }
-    // The life before it is not waited out yet.
+    // The controller still waits for the leases of the earlier incarnation.
     cluster.controller = Controller::restore(cluster.now, params(), &cluster.disk).unwrap();
     cluster.deaf = vec![2];
     cluster.pass(DurationNs::millis(4_000));
@@ -519,7 +521,7 @@ fn an_owner_that_closed_leaves_everything_on_every_replica() {
     cluster.portal.close(cluster.now);
     cluster.pass(DurationNs::millis(200));
     assert!(cluster.events.contains(&Event::Closed));
-    // The next owner needs to hear one replica only.
+    // The next owner needs the reply of one replica only.
     cluster.portal = portal(cluster.now, 3);
     cluster.pass(DurationNs::millis(200));
     cluster.deaf = vec![0, 1];
@@ -534,7 +536,7 @@ fn a_deletion_that_one_replica_has_buried_is_taken_over_for_all() {
     let mut cluster = Cluster::open();
     cluster.answer("k", &set("v"), Level::All);
     cluster.answer("k", &Operation::Delete { counted: false }, Level::All);
-    // Every replica has it, so whoever is asked again forgets it.
+    // Every replica has the deletion, so a server forgets it at the next request.
     cluster.deaf = vec![0, 2];
     cluster.answer("k", &Operation::Get, Level::First);
     let records = |cluster: &Cluster| [0, 1].map(|index: usize| cluster.servers[index].records());
@@ -545,7 +547,8 @@ fn a_deletion_that_one_replica_has_buried_is_taken_over_for_all() {
     cluster.portal = portal(cluster.now, 2);
     cluster.pass(DurationNs::millis(200));
     cluster.events.clear();
-    // The next owner hears of it from the one that remembers, and then only the other is left.
+    // The next owner learns of the deletion from the server that remembers it. Then only the other
+    // is left.
     cluster.deaf = vec![1, 2];
     cluster.answer("k", &Operation::Get, Level::First);
     cluster.deaf.clear();
@@ -563,7 +566,8 @@ fn after_all_replicas_forgot_one_of_them_speaks_for_no_other() {
     cluster.answer("k", &set("v"), Level::All);
     cluster.portal.close(cluster.now);
     cluster.pass(DurationNs::millis(200));
-    // This owner was told that one replica is enough, and does not know that it no longer is.
+    // The controller reported to this owner that one replica is enough. The owner does not know
+    // that this is no longer true.
     cluster.portal = portal(cluster.now, 2);
     cluster.pass(DurationNs::millis(200));
     for id in 0..3 {
@@ -617,7 +621,7 @@ fn a_key_whose_taken_over_value_was_lost_before_its_first_update_can_be_written_
     cluster.pass(DurationNs::millis(100));
     cluster.events.clear();
     let lost = cluster.ask("n", &Operation::Increment(1), Level::First);
-    // The takeover comes to its end, the update itself reaches nobody.
+    // The takeover completes, but the update reaches no server.
     for _ in 0..50 {
         cluster.tick();
         cluster.collect();
@@ -635,7 +639,7 @@ fn a_key_whose_taken_over_value_was_lost_before_its_first_update_can_be_written_
     cluster.pass(DurationNs::millis(6_000));
     assert_eq!(cluster.outcome(lost), Some(Outcome::Unknown));
     assert_eq!(cluster.portal.held(), 0, "it is given up");
-    // It is taken over anew: of what was there the owner is told that it may be lost.
+    // The key is taken over anew, and the owner learns that its last writes may be lost.
     let read = cluster.ask("n", &Operation::Get, Level::First);
     cluster.pass(DurationNs::millis(50));
     assert_eq!(
@@ -676,7 +680,7 @@ fn a_second_thread_of_a_server_takes_up_no_life_of_an_earlier_process() {
         })))
     };
     let mut second = thread(0, 1, process(8, 1));
-    // Its memory is empty: what an earlier process held, or an earlier life of its own, is not there.
+    // Its memory is empty, so it has no record of an earlier process or of an earlier incarnation.
     for (number, earlier) in [(1, process(7, 1)), (2, process(7, 9)), (3, process(8, 0))] {
         second.handle_message(MonoNs(1), 0, config(number, earlier));
         assert!(!second.is_member(), "{earlier:?}");
@@ -704,7 +708,7 @@ fn auto_sends_one_copy_first_when_the_servers_are_busy_and_all_when_they_are_not
         for server in &mut cluster.servers {
             server.set_busy(busy);
         }
-        // What the others said before wears off; then a reply tells the router.
+        // The earlier reports of the load expire. Then a reply reports the new load to the router.
         cluster.pass(DurationNs::millis(600));
         copies(&mut cluster);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a server refuses, with which verdict; and that a refused copy changes nothing.
+//! A server's refusals and their verdicts. A refused copy changes nothing.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn set(bytes: usize) -> Operation {
     Operation::set(Bytes::from(vec![b'v'; bytes]))
 }
 
-/// The copy with its request changed.
+/// Returns the copy with a changed request.
 fn with(mut copy: Copy, change: impl FnOnce(&mut Request)) -> Copy {
     change(Arc::make_mut(&mut copy.request));
     copy
@@ -117,7 +117,7 @@ fn a_datagram_that_is_played_again_much_later_changes_nothing() {
     }
     let six = Answer::Value(Bytes::from_static(b"6"));
     assert_eq!(verdict(&mut cluster, 0, read), done(&six));
-    // And after its owner is gone.
+    // The server also refuses it after its owner is gone.
     fence_at(&mut cluster, 5, 2);
     assert_eq!(verdict(&mut cluster, 0, first), Verdict::Fenced(Epoch(2)));
 }
@@ -150,7 +150,8 @@ fn a_full_memory_refuses_what_grows_it_and_serves_everything_else() {
     let read = with(read, |it| it.dep = first);
     let stored = Answer::Value(Bytes::from(vec![b'v'; 9_000]));
     assert_eq!(verdict(&mut cluster, 0, read), done(&stored));
-    // Whoever frees memory is never refused, and then there is room for another client.
+    // The server never refuses a deletion, which frees memory, and then has room for another
+    // client.
     let delete = copy(
         &cluster,
         (5, 2_001),

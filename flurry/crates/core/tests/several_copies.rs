@@ -16,7 +16,7 @@ fn set(value: &'static str) -> Operation {
     Operation::set(Bytes::from_static(value.as_bytes()))
 }
 
-/// An open session whose owner promises a majority's copies.
+/// Returns an open session whose owner promises a majority's copies.
 fn open() -> Cluster {
     let servers = (0..3).map(|id| server(id, u128::from(id) + 1));
     let mut cluster = Cluster::of(servers.collect());
@@ -27,7 +27,7 @@ fn open() -> Cluster {
     cluster
 }
 
-/// The owner ends while its last write is on servers 0 and 2 only.
+/// Ends the owner while its last write is on servers 0 and 2 only.
 fn write_two_copies_and_end(cluster: &mut Cluster) {
     cluster.answer("k", &set("u"), Level::All);
     cluster.deaf = vec![1];
@@ -38,14 +38,14 @@ fn write_two_copies_and_end(cluster: &mut Cluster) {
     cluster.deaf.clear();
 }
 
-/// Another life takes the place of a server, and copies what it should.
+/// Replaces a server by another incarnation, and lets it copy its records.
 fn replace(cluster: &mut Cluster, id: u16, life: u128) {
     cluster.servers[usize::from(id)] = server(id, life);
     cluster.pass(DurationNs::millis(3_000));
     assert!(cluster.controller.config().unwrap().next.is_none());
 }
 
-/// The value of a key, and whether the next owner is in doubt of it.
+/// Returns the value of a key, and whether the next owner is in doubt of it.
 fn read(cluster: &mut Cluster, key: &str) -> (Answer, bool) {
     cluster.pass(DurationNs::millis(3_000));
     cluster.events.clear();

@@ -101,7 +101,8 @@ fn who_asks_for_a_session_changes_nothing() {
 
 const PROCESS: u128 = 9 << 64;
 
-/// Sends a thread a configuration in which its server, of two threads, takes part by this life.
+/// Sends a thread a configuration in which this incarnation of its server, of two threads, is a
+/// member.
 fn tell_life(thread: &mut Server<KeyValue>, incarnation: Incarnation) {
     let config = Config {
         number: ConfigNumber(8),
@@ -138,7 +139,7 @@ fn a_thread_that_gave_up_the_life_that_its_server_takes_part_by_says_so() {
                 if member.incarnation == Incarnation(PROCESS + 5))),
         "{said:?}"
     );
-    // It takes part again once the controller has admitted the later incarnation.
+    // It is a member again once the controller has admitted the later incarnation.
     assert!(!second.is_member());
 }
 
@@ -190,7 +191,8 @@ fn a_new_owner_waits_for_a_lease_that_the_others_granted_a_server_without_the_co
     let mut cluster = Cluster::open();
     cluster.pass(DurationNs::millis(1_000));
     cluster.portal = portal(cluster.now, 2);
-    // Server 2 and the controller do not hear each other any more, and everybody else does.
+    // Server 2 and the controller receive nothing from each other any more. All other messages
+    // arrive.
     let cut = |(from, to, _): &common::Letter| {
         (*from == 2 && *to == CONTROLLER) || (*from == CONTROLLER && *to == 2)
     };

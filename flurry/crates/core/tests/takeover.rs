@@ -1,4 +1,4 @@
-//! What a new owner asks before it answers for a key, while servers join.
+//! The requests of a new owner before it answers for a key, while servers join.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -16,7 +16,8 @@ use flurry_core::router::{Destination, Router, RouterParams};
 const CONFIG: ConfigNumber = ConfigNumber(6);
 const NOW: MonoNs = MonoNs(1_000_000_000);
 
-/// What the owner before wrote; it was fenced before any other server had it.
+/// The version of the earlier owner's last write. That owner was fenced before any other server had
+/// the write.
 const LAST_WRITE: Version = Version {
     epoch: Epoch(1),
     sequence: Sequence(332),
@@ -32,7 +33,7 @@ fn member(id: u16) -> Member {
     }
 }
 
-/// Server 2 has everything; 0 joins it.
+/// Returns a configuration in which server 2 has every record and server 0 joins.
 fn changing() -> Arc<Config> {
     Arc::new(Config {
         number: CONFIG,

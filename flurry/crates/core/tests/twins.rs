@@ -58,7 +58,7 @@ fn join(controller: &mut Controller, now: MonoNs, member: &Member) -> Vec<Contro
     Vec::new()
 }
 
-/// Three servers on three machines, all of them up.
+/// Returns a cluster of three servers on three machines, all of them up.
 fn three() -> (Controller, MonoNs) {
     let mut now = MonoNs(1_000_000_000);
     let mut controller = Controller::new(now, params()).unwrap();
@@ -77,7 +77,7 @@ fn three() -> (Controller, MonoNs) {
     (controller, now)
 }
 
-/// A server asks for a lease, and says that it has copied what it should.
+/// Asks for a lease for a server, and reports that it has copied its records.
 fn ping(controller: &mut Controller, now: MonoNs, server: u16) {
     let ping = Ping {
         life: Life {
@@ -144,7 +144,7 @@ fn a_silent_server_is_waited_for_when_the_others_turn_out_to_have_ended() {
     join(&mut controller, now, &member(1, 77, "10.0.0.1:40000"));
     let again = member(2, 88, "10.0.0.2:40000");
     let mut proof = 0;
-    // Server 0 says nothing any more. Server 2 has ended too, and its successor asks to join.
+    // Server 0 is silent. Server 2 has ended too, and its next incarnation asks to join.
     for step in 0..4 {
         now = now.after(DurationNs::millis(240));
         if step < 3 {
@@ -154,7 +154,8 @@ fn a_silent_server_is_waited_for_when_the_others_turn_out_to_have_ended() {
         }
     }
     assert!(has(&controller, 0, 1) && has(&controller, 2, 3));
-    // In the moment at which its life is proved the first one has been silent for a lease.
+    // Server 0 has just been silent for a lease when the next incarnation of server 2 proves that
+    // it lives.
     now = now.after(DurationNs::millis(100));
     ask(&mut controller, now, &again, proof);
     assert!(!has(&controller, 2, 3), "its successor is there");

@@ -1,4 +1,4 @@
-//! Whatever arrives, reading it does no harm; what was sent arrives as it was.
+//! The reader accepts any bytes without harm, and a message arrives unchanged.
 
 use std::sync::Arc;
 
@@ -149,7 +149,7 @@ fn what_a_server_says_of_itself_arrives() {
     }
 }
 
-/// What is read is what was sent.
+/// Checks that a message is unchanged after it was encoded and decoded.
 fn arrives(control: Control) {
     let message = Message::Control(control);
     assert_eq!(decode(&bytes_of(&message)), Ok(message));

@@ -59,8 +59,8 @@ struct KeyTruth {
     /// The last operation that was answered from disks: after a loss, at least this one must be
     /// left.
     on_disk: Option<(Epoch, u64)>,
-    /// The epoch of the last write, if it was answered and left a value. Nothing tells a deleted key
-    /// from one whose writes are lost.
+    /// The epoch of the last write, if it was answered and left a value. The oracle cannot
+    /// distinguish a deleted key from one whose writes are lost.
     written_in: Option<Epoch>,
     /// True where servers evict values.
     evicts: bool,

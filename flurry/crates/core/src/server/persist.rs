@@ -464,7 +464,7 @@ impl<M: StateMachine> Server<M> {
             return false;
         };
         // The server waits until the other disks are back, and does not read a disk that is too old
-        // itself. Of two disks out of three, the older one may have records that were deleted
+        // itself. With two disks out of three, the older one may have records that were deleted
         // since.
         let may = config.needs_disks()
             && (config.disks_missing().is_empty() || planted(Bug::DisksNotWaitedFor))

@@ -1,4 +1,4 @@
-//! Copies as a router sends them, made by hand, and what a server says to them.
+//! Copies made by hand, as a router sends them, and a server's replies to them.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) fn fence_at(cluster: &mut Cluster, session: u32, epoch: u32) {
     }
 }
 
-/// An operation of a session's first epoch, which depends on nothing.
+/// Returns an operation of a session's first epoch, which depends on no write.
 pub(crate) fn copy(
     cluster: &Cluster,
     (session, sequence): (u32, u64),
@@ -62,7 +62,7 @@ pub(crate) fn copy(
     }
 }
 
-/// What a server says to a copy.
+/// Returns a server's verdict on a copy.
 pub(crate) fn verdict(cluster: &mut Cluster, index: usize, copy: Copy) -> Verdict {
     let now = cluster.now;
     cluster.servers[index].handle_message(now, 0, Message::Request(copy));

@@ -1,4 +1,5 @@
-//! A cluster in one hand: messages go from part to part at once, in order, unless a test holds them.
+//! A cluster in one thread: messages go from part to part at once, in order, unless a test holds
+//! them.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +24,7 @@ use flurry_core::server::{self, Server, ServerParams};
 pub(crate) const CONTROLLER: u64 = 1000;
 pub(crate) const PORTAL: u64 = 2000;
 
-/// A message on its way: from, to.
+/// A message on its way: the sender, the receiver and the message.
 pub(crate) type Letter = (u64, u64, Message);
 
 /// Three servers, a controller, a portal with its router.
@@ -35,11 +36,12 @@ pub(crate) struct Cluster {
     pub(crate) router: Router,
     pub(crate) letters: VecDeque<Letter>,
     pub(crate) events: Vec<Event>,
-    /// Servers that hear nothing, and are not heard.
+    /// Servers whose messages are all lost, in both directions.
     pub(crate) deaf: Vec<u16>,
-    /// Places that hear nothing, but are heard.
+    /// Parts that receive nothing, but whose own messages arrive.
     pub(crate) earless: Vec<u64>,
-    /// Servers whose present life listens elsewhere: an owner that knows an earlier one reaches nobody.
+    /// Servers whose present incarnation has another address. An owner that knows only the earlier
+    /// one reaches nobody.
     pub(crate) moved: Vec<u16>,
     /// The longest message that was delivered.
     pub(crate) longest_bytes: usize,
@@ -90,7 +92,7 @@ pub(crate) fn portal(now: MonoNs, nonce: u64) -> Portal {
     portal_of(now, nonce, Copies::Count(1))
 }
 
-/// A portal whose acknowledged writes have so many copies.
+/// Returns a portal whose acknowledged writes have this number of copies.
 pub(crate) fn portal_of(now: MonoNs, nonce: u64, copies: Copies) -> Portal {
     Portal::new(now, owner_params(nonce, copies))
 }
@@ -110,7 +112,7 @@ pub(crate) fn owner_params(nonce: u64, copies: Copies) -> PortalParams {
     }
 }
 
-/// How long a message is.
+/// Returns the length of a message, in bytes.
 pub(crate) fn bytes_of(message: &Message) -> usize {
     let mut bytes = BytesMut::new();
     flurry_core::wire::encode(message, &mut bytes);
@@ -118,7 +120,7 @@ pub(crate) fn bytes_of(message: &Message) -> usize {
 }
 
 impl Cluster {
-    /// A cluster with an open session.
+    /// Returns a cluster with an open session.
     pub(crate) fn open() -> Self {
         let servers = (0..3).map(|id| server(id, u128::from(id) + 1));
         let mut cluster = Self::of(servers.collect());
@@ -128,7 +130,7 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster of these servers, in which nothing has happened yet.
+    /// Returns a cluster of these servers, in which nothing has happened yet.
     pub(crate) fn of(servers: Vec<Server<KeyValue>>) -> Self {
         let now = MonoNs(1);
         Self {
@@ -168,7 +170,7 @@ impl Cluster {
         self.router.handle_timeout(self.now);
     }
 
-    /// Whether whoever sends this reaches the server's present life.
+    /// Returns whether a message of this sender reaches the receiver's present incarnation.
     fn reaches(&self, from: u64, to: u64) -> bool {
         let moved = self.moved.iter().find(|id| u64::from(**id) == to);
         let (PORTAL, Some(id)) = (from, moved) else {
@@ -206,7 +208,7 @@ impl Cluster {
         answer
     }
 
-    /// Takes what the parts want sent, without delivering it.
+    /// Collects the messages that the parts send, without delivering them.
     pub(crate) fn collect(&mut self) {
         for index in 0..self.servers.len() {
             while let Some((to, message)) = self.servers[index].poll_send() {
@@ -271,7 +273,7 @@ impl Cluster {
         }
     }
 
-    /// Delivers one letter.
+    /// Delivers one message.
     pub(crate) fn deliver(&mut self, (from, to, message): Letter) {
         let deaf = |place: u64| self.deaf.iter().any(|id| u64::from(*id) == place);
         if deaf(from) || deaf(to) || self.earless.contains(&to) || !self.reaches(from, to) {
@@ -312,7 +314,7 @@ impl Cluster {
         self.portal.submit(self.now, submission).unwrap()
     }
 
-    /// Submits, delivers, and tells the answer.
+    /// Submits an operation, delivers every message, and returns the answer.
     pub(crate) fn answer(&mut self, key: &str, operation: &Operation, level: Level) -> Answer {
         let number = self.ask(key, operation, level);
         self.settle();
@@ -322,16 +324,16 @@ impl Cluster {
         }
     }
 
-    /// What an operation came to, if it did.
+    /// Returns the outcome of an operation, if it has one.
     pub(crate) fn outcome(&self, number: u64) -> Option<Outcome> {
-        // The latest: another owner counts from one again.
+        // Takes the latest event, because another owner counts from one again.
         self.events.iter().rev().find_map(|event| match event {
             Event::Answered(known, outcome) if *known == number => Some(outcome.clone()),
             _ => None,
         })
     }
 
-    /// Whether the owner was told that every replica has this write.
+    /// Returns whether the owner was notified that every replica has this write.
     pub(crate) fn is_stable(&self, number: u64) -> bool {
         self.events.contains(&Event::Stable(number))
     }
