@@ -28,19 +28,19 @@ bugs! {
     ReadWithoutDep = "read-without-dep",
     /// A server executes a read-modify-write whatever its version is.
     UpdateWithoutDep = "update-without-dep",
-    /// A takeover believes a majority instead of all.
+    /// A takeover believes a majority of the replicas instead of all.
     MajorityTakeover = "majority-takeover",
     /// A server acknowledges a write that it has no state to execute on.
     AckBeforeApply = "ack-before-apply",
-    /// A tombstone is removed before everybody has it.
+    /// A server removes a tombstone before every replica has it.
     TombstoneTooEarly = "tombstone-too-early",
-    /// A tombstone is removed only when its key is used again.
+    /// A server removes a tombstone only when its key is used again.
     TombstonesForGood = "tombstones-for-good",
     /// The controller counts out a silent server although no other server has all its records.
     LastCopyCountedOut = "last-copy-counted-out",
     /// A controller that stood still blames the servers for its own silence.
     OwnStallBlamed = "own-stall-blamed",
-    /// A majority of the servers that are left acknowledges, however few those are.
+    /// A majority of the servers that are left acknowledges, even if few are left.
     QuorumOfTheLeft = "quorum-of-the-left",
     /// A server that forgot everything goes on under its old name.
     NoIncarnationCheck = "no-incarnation-check",
@@ -54,9 +54,9 @@ bugs! {
     StableTooEarly = "stable-too-early",
     /// A server takes operations of any configuration.
     AnyConfiguration = "any-configuration",
-    /// A server that was counted out believes all that it kept, though the others went on.
+    /// A server that was counted out believes all its kept records, though the others went on.
     KeptBelieved = "kept-believed",
-    /// A server that was counted out takes up what it kept of a key whatever its version is.
+    /// A server that was counted out takes up its kept record of a key at any version.
     ListedVersionIgnored = "listed-version-ignored",
     /// A server that has not synced answers reads.
     JoiningAnswers = "joining-answers",
@@ -68,7 +68,7 @@ bugs! {
     PushGoesBack = "push-goes-back",
     /// A delayed write to a key that was deleted brings it back.
     FloorIgnored = "floor-ignored",
-    /// Eviction forgets the version, so that the key looks as if it never was.
+    /// Eviction forgets the version, so that the key looks as if it was never written.
     EvictionForgets = "eviction-forgets",
     /// The controller answers before its epoch is on disk.
     EpochNotSynced = "epoch-not-synced",
@@ -82,30 +82,30 @@ bugs! {
     ErrorWins = "error-wins",
     /// Lost data is answered as "not found".
     LossHidden = "loss-hidden",
-    /// A takeover does not write back what it found.
+    /// A takeover does not write back the state that it found.
     NoWriteBack = "no-write-back",
     /// A session counts as closed while some of its writes are on one server only.
     ClosedTooEarly = "closed-too-early",
-    /// A doubt never ends: each next owner has it of all keys.
+    /// A doubt never ends: each next owner is in doubt of all keys.
     DoubtNeverEnds = "doubt-never-ends",
     /// The controller forgets that a server took unshared writes with it.
     LossForgotten = "loss-forgotten",
-    /// A router repeats to a silent server for ever, and asks nobody whether there is another.
+    /// A router repeats copies to a silent server for ever, and never asks for a new configuration.
     SilenceBelieved = "silence-believed",
     /// The controller sends no reply to an owner that closes after another owner has opened.
     FencedCloseIgnored = "fenced-close-ignored",
     /// The controller opens a session before every server refuses the earlier owner.
     OpenBeforeFence = "open-before-fence",
-    /// At level `disk` a write is acknowledged while it is in memory alone.
+    /// A write at level `disk` is acknowledged while it is in memory only.
     DiskLevelInMemory = "disk-level-in-memory",
     /// Level `disk` takes a majority of the replicas that are left. The other replicas may lose
     /// everything.
     DisksOfTheLiving = "disks-of-the-living",
     /// After all were lost, the first disk that comes back speaks for all.
     DisksNotWaitedFor = "disks-not-waited-for",
-    /// A server that an operator has removed is waited for all the same.
+    /// The cluster waits for the disk of a server that an operator has removed.
     RemovedWaitedFor = "removed-waited-for",
-    /// The controller does not heed that an owner's writes have outlived a loss.
+    /// The controller ignores the report that an owner's writes have outlived a loss.
     SettledIgnored = "settled-ignored",
     /// A new owner's time begins at its own clock, which may be behind its predecessor's.
     OwnersTimeForgotten = "owners-time-forgotten",
@@ -116,11 +116,11 @@ bugs! {
     /// A takeover believes the first server though a refused write, or an earlier takeover, may have
     /// reached the others.
     FirstReplyBelieved = "first-reply-believed",
-    /// Writes are taken however many bytes of them some replica does not have yet.
+    /// A portal accepts writes without a bound on the bytes that some replica lacks.
     UnboundedBacklog = "unbounded-backlog",
     /// A standby takes a session from an owner that lives.
     StandbyImpatient = "standby-impatient",
-    /// The next owner is not in doubt though as many servers were lost as a write has copies.
+    /// The next owner is not in doubt though the lost servers are as many as the copies of a write.
     CopiesNotCounted = "copies-not-counted",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
@@ -128,7 +128,7 @@ bugs! {
     OlderStateElected = "older-state-elected",
     /// A controller's vote leaves before its promise is on disk.
     VoteNotStored = "vote-not-stored",
-    /// A state counts as stored when the leading controller alone has it.
+    /// A state counts as stored when only the leading controller has it.
     OneCopyIsEnough = "one-copy-is-enough",
 }
 

@@ -1,4 +1,4 @@
-//! Who holds what: members, placement, levels.
+//! The members of a cluster, the placement of keys on them, and the levels of operations.
 
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, Key, ServerId, ShardId, WallNs};
@@ -43,7 +43,7 @@ pub enum Level {
     All,
     /// The reply of one replica. The router asks the others if it has not replied after this time.
     Hedge(DurationNs),
-    /// First, hedge or a single replica. The router chooses by its measurements.
+    /// First, or a hedge if the servers are busy. The router chooses by the reported load.
     Auto,
     /// Correct replies of a majority of the replicas. Each server replies once its disk has the
     /// key's last write.

@@ -1,10 +1,11 @@
 //! Decimal numbers as Redis reads them, in protocol and values alike.
 
-/// A number written as a sum would be: no sign but a minus, no zero before it, and within 64 bits.
+/// Returns the value of a canonical number: no sign but a minus, no leading zero, and within 64
+/// bits.
 #[must_use]
 pub fn decimal(text: &[u8]) -> Option<i64> {
     let canonical = matches!(text, [b'0'] | [b'1'..=b'9', ..] | [b'-', b'1'..=b'9', ..]);
-    // What is canonical so far may still hold anything behind its first digit.
+    // The pattern checks only the first digit, and `parse` refuses other bytes behind it.
     let text = std::str::from_utf8(text).ok().filter(|_| canonical)?;
     text.parse().ok()
 }

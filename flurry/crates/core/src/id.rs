@@ -1,4 +1,4 @@
-//! The names of things: a type for each number that could be taken for another.
+//! Identifiers: one type for each number that could be confused with another.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use bytes::Bytes;
 pub struct MonoNs(pub u64);
 
 impl MonoNs {
-    /// The instant `span` later.
+    /// Returns the time `span` later.
     #[must_use]
     pub fn after(self, span: DurationNs) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// How long ago `earlier` was; zero when it is still to come.
+    /// Returns the time since `earlier`; zero if that is in the future.
     #[must_use]
     pub fn since(self, earlier: Self) -> DurationNs {
         DurationNs(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A length of time.
+/// A duration, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DurationNs(pub u64);
 
 impl DurationNs {
-    /// A number of microseconds.
+    /// Returns a duration in microseconds.
     #[must_use]
     pub const fn micros(count: u64) -> Self {
         Self(count * 1_000)
     }
 
-    /// A number of milliseconds.
+    /// Returns a duration in milliseconds.
     #[must_use]
     pub const fn millis(count: u64) -> Self {
         Self(count * 1_000_000)
@@ -44,7 +44,8 @@ impl DurationNs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallNs(pub i64);
 
-/// A life of a session's owner. The controller gives out each once; 0 is "nobody yet".
+/// The number of a session's owner. The controller gives out each number once; 0 stands for no
+/// owner yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 
@@ -53,14 +54,14 @@ pub struct Epoch(pub u32);
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// Whether it is the number of a takeover. Operations of callers have even numbers.
+    /// Returns whether it is the number of a takeover. Operations of callers have even numbers.
     #[must_use]
     pub const fn is_takeover(self) -> bool {
         !self.0.is_multiple_of(2)
     }
 }
 
-/// Which write made a value what it is: the owner's epoch and the write's number.
+/// The identity of the write that made a value: the owner's epoch and the write's number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The owner's epoch.
@@ -76,8 +77,8 @@ impl Version {
         sequence: Sequence(0),
     };
 
-    /// The epoch of the last operation of a caller that wrote a state of this version, if nothing
-    /// but the version is known: 0 for a takeover, which may have found a state of any age.
+    /// Returns the epoch of the last caller's operation that wrote a state of this version, if only
+    /// the version is known: 0 for a takeover, which may have found a state of any age.
     #[must_use]
     pub const fn written_in(self) -> Epoch {
         if self.sequence.is_takeover() {
@@ -98,19 +99,19 @@ impl fmt::Display for Version {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u32);
 
-/// The identity of an operation. With it a write may be sent any number of times.
+/// The identity of an operation, with which a write may be sent any number of times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId {
-    /// Whose.
+    /// The session.
     pub session: SessionId,
-    /// In which life of its owner.
+    /// The epoch of the session's owner.
     pub epoch: Epoch,
-    /// Its number there.
+    /// The number of the operation in that epoch.
     pub sequence: Sequence,
 }
 
 impl OperationId {
-    /// The version that this operation gives a key when it is a write.
+    /// Returns the version that this operation gives a key if it is a write.
     #[must_use]
     pub fn version(self) -> Version {
         Version {
@@ -124,18 +125,20 @@ impl OperationId {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(pub u16);
 
-/// One life of a data server's memory. A server that forgot is another one.
+/// One incarnation of a data server's memory. A server that lost its memory begins another one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u128);
 
 impl Incarnation {
-    /// The life that begins when this one's memory is given up, in the same process.
+    /// Returns the next incarnation in the same process, which begins when this one's memory is
+    /// given up.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
-    /// Whether it began after `earlier` in the same process, which the upper half names.
+    /// Returns whether it began after `earlier` in the same process, which the upper half
+    /// identifies.
     #[must_use]
     pub fn is_after(self, earlier: Self) -> bool {
         self.0 >> 64 == earlier.0 >> 64 && self.0 > earlier.0
@@ -146,7 +149,7 @@ impl Incarnation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u8);
 
-/// What a message to a server is addressed to.
+/// The receiver of a message to a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// The server.
@@ -171,7 +174,7 @@ impl Key {
     /// The longest key.
     pub const BYTES_MAX: usize = 512;
 
-    /// A key of 1 to [`Key::BYTES_MAX`] bytes.
+    /// Returns a key of 1 to [`Key::BYTES_MAX`] bytes.
     ///
     /// # Errors
     ///
@@ -188,19 +191,20 @@ impl Key {
         })
     }
 
-    /// What decides where the key lives. Part of the protocol: xxh3 of the bytes, seeded with the session.
+    /// Returns the hash that decides on the key's replicas. It is a part of the protocol: xxh3 of
+    /// the bytes, seeded with the session.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The session that it belongs to.
+    /// Returns the session that it belongs to.
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
@@ -208,7 +212,7 @@ impl Key {
 }
 
 impl std::hash::Hash for Key {
-    /// The hash that it has already; equality still compares everything.
+    /// Passes on the key's stored hash. Equality still compares the session and the bytes.
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -220,7 +224,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A key was empty or too long; the number of its bytes.
+/// The error for an empty or too long key, with the number of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("key: it has {0} bytes; wanted 1 to 512; hint: hash longer names")]
 pub struct KeyLength(pub usize);

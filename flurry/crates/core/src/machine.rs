@@ -1,24 +1,25 @@
-//! What is replicated: any deterministic state machine, one state for each key.
+//! The replicated service: any deterministic state machine with one state for each key.
 
 use bytes::Bytes;
 
 use crate::id::WallNs;
 
-/// How an operation depends on the state it finds.
+/// The dependence of an operation on the state that it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Changes nothing.
+    /// It changes nothing.
     Read,
-    /// Changes the state without looking at it: its answer is always [`StateMachine::blind_answer`].
+    /// It changes the state without reading it. Its answer is always
+    /// [`StateMachine::blind_answer`].
     Blind,
-    /// Looks and changes.
+    /// It reads and changes the state.
     Update,
 }
 
-/// What an operation did to a state and what it says.
+/// The result of an operation on a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied<S> {
-    /// The state afterwards; `None` when there is none (any more).
+    /// The state afterwards; `None` if the key has no state.
     pub state: Option<S>,
     /// The answer, in the machine's own format.
     pub answer: Bytes,
@@ -31,7 +32,7 @@ pub struct Applied<S> {
 )]
 pub struct Malformed(pub String);
 
-/// A service that can be replicated: the router, the check and the repair know no more of it.
+/// A service that can be replicated. The router, the check and the repair know nothing else of it.
 ///
 /// `apply` must be a function of its arguments alone: no clock, no randomness, no address, no order
 /// of a hash table. Two replicas that disagree are found by their digests.
@@ -39,7 +40,7 @@ pub trait StateMachine: Clone + std::fmt::Debug + Send + 'static {
     /// The state of one key.
     type State: Clone + std::fmt::Debug + PartialEq + Send + 'static;
 
-    /// How `operation` depends on the state.
+    /// Returns the dependence of `operation` on the state.
     ///
     /// # Errors
     ///
@@ -58,32 +59,33 @@ pub trait StateMachine: Clone + std::fmt::Debug + Send + 'static {
         at: WallNs,
     ) -> Result<Applied<Self::State>, Malformed>;
 
-    /// The answer of every blind operation that did what it should.
+    /// Returns the answer of every successful blind operation.
     fn blind_answer(&self) -> Bytes;
 
-    /// The state as bytes, the same for equal states.
+    /// Returns the state as bytes, which are the same for equal states.
     fn snapshot(&self, state: &Self::State) -> Bytes;
 
-    /// The state that a snapshot was taken of.
+    /// Returns the state of a snapshot.
     ///
     /// # Errors
     ///
     /// [`Malformed`] when the bytes are no snapshot.
     fn restore(&self, snapshot: &[u8]) -> Result<Self::State, Malformed>;
 
-    /// Whether a state counts for nothing at its owner's time `at`, such as a value that has expired.
+    /// Returns whether a state has ended at its owner's time `at`, such as a value that has
+    /// expired.
     fn has_ended(&self, _state: &Self::State, _at: WallNs) -> bool {
         false
     }
 
-    /// Memory that a state takes, for the limit.
+    /// Returns the memory that a state takes, in bytes, for the limit.
     fn size_bytes(&self, state: &Self::State) -> usize;
 }
 
-/// The digest that says "there is no state". 0 is "not said".
+/// The digest of an absent state. The digest 0 stands for an unknown one.
 pub const ABSENT: u64 = 1;
 
-/// The digest of a state: xxh3 of its snapshot, [`ABSENT`] for none.
+/// Returns the digest of a state: xxh3 of its snapshot, or [`ABSENT`] without a state.
 #[must_use]
 pub fn digest(snapshot: Option<&[u8]>) -> u64 {
     let digest = snapshot.map_or(ABSENT, |bytes| {

@@ -1,12 +1,13 @@
 //! Servers that an operator takes out of the cluster.
 //!
-//! A server is *removed* when its memory and its disk are gone for good. Nobody can find that out but
-//! the operator: to the others a dead machine looks like one that is cut off. So the controller
-//! believes it, and waits neither for the life nor for its disk. What only that server had is lost,
-//! and the owners of the sessions are notified as after any loss.
+//! A server is *removed* when its memory and its disk are gone for good. Only the operator can know
+//! that, because to the other parts a dead machine looks like one that is cut off. So the
+//! controller believes the operator, and waits neither for the incarnation nor for its disk. The
+//! records that only this server had are lost, and the owners of the sessions are notified as after
+//! any loss.
 //!
-//! A server is *drained* when it shall be switched off. It goes on serving until others hold all that
-//! it holds. It is not let in again until the operator takes the drain back.
+//! A server is *drained* when it is to be switched off. It goes on serving until other servers hold
+//! all its records. It is not admitted again until the operator takes the drain back.
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
@@ -15,7 +16,7 @@ use crate::id::{MonoNs, ServerId};
 use crate::message::{Control, Departure};
 
 impl Controller {
-    /// Carries out what an operator wants of a server, or says why not.
+    /// Carries out an operator's command for a server, or replies why not.
     pub(super) fn depart(
         &mut self,
         now: MonoNs,
@@ -62,7 +63,7 @@ impl Controller {
         self.joining.remove(&server);
     }
 
-    /// Why an operator's wish is not carried out; empty if it is.
+    /// Returns the reason why an operator's command is refused; empty if it is accepted.
     fn refusal(&self, now: MonoNs, server: ServerId, departure: Departure) -> String {
         let number = server.0;
         let Some(config) = &self.config else {
@@ -75,7 +76,7 @@ impl Controller {
             Departure::TakenBack => {
                 format!("server {number} is not drained; hint: flurry status")
             }
-            // Said again: the answer may have been lost.
+            // The operator repeats the command, because the answer may have been lost.
             Departure::Drained if self.drained.contains(&server) => String::new(),
             // It may have been counted out between two commands of an operator who removes several.
             Departure::Removed if !known && self.left.contains(&server) => String::new(),
@@ -103,13 +104,15 @@ impl Controller {
         majority(usize::from(self.params.replicas))
     }
 
-    /// Whether a life of the server is out of the configuration and still waited for.
+    /// Returns whether the controller still waits for an incarnation that has left the
+    /// configuration.
     fn waits_out(&self, server: ServerId) -> bool {
         let mut lives = self.retiring.keys();
         lives.any(|life| life.endpoint.server == server)
     }
 
-    /// Whether a life of the server was heard of, or has just been let in, or asks to be.
+    /// Returns whether an incarnation of the server has reported lately, was just admitted, or asks
+    /// to join.
     fn is_up(&self, now: MonoNs, config: &Config, server: ServerId) -> bool {
         let mut lives = config
             .everybody()
@@ -117,7 +120,7 @@ impl Controller {
         self.joining.contains_key(&server) || lives.any(|it| !self.is_silent(now, config, it))
     }
 
-    /// Whether enough servers are left without this one and those that are drained already.
+    /// Returns whether enough servers are left without this one and the drained ones.
     fn can_spare(&self, config: &Config, server: ServerId) -> bool {
         let stays =
             |it: &&Member| !it.gone && it.server != server && !self.drained.contains(&it.server);
@@ -125,13 +128,13 @@ impl Controller {
         after.iter().filter(stays).count() >= self.copies_min()
     }
 
-    /// Whether the operator said that this life is gone for good.
+    /// Returns whether the operator declared this incarnation gone for good.
     pub(super) fn is_removed(&self, member: &Member) -> bool {
         self.removed.contains(&(member.server, member.incarnation))
             && !planted(Bug::RemovedWaitedFor)
     }
 
-    /// Takes drained servers out of the members to come, as far as enough others are left.
+    /// Takes drained servers out of the next members, as far as enough others are left.
     pub(super) fn without_drained(&self, next: &mut Vec<Member>) -> bool {
         let stays = |it: &Member| !self.drained.contains(&it.server);
         let left = next.iter().filter(|it| stays(it)).count();
@@ -143,7 +146,7 @@ impl Controller {
         true
     }
 
-    /// Forgets removed lives that nothing names any more.
+    /// Forgets removed incarnations that nothing names any more.
     pub(super) fn forget_removed(&mut self) {
         let config = self.config.clone();
         let retiring = &self.retiring;

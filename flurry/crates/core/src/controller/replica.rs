@@ -73,13 +73,13 @@ impl Leader {
         })
     }
 
-    /// The controller.
+    /// Returns the controller.
     #[must_use]
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
 
-    /// The controller, for its inputs.
+    /// Returns the controller, for its inputs.
     pub fn controller_mut(&mut self) -> &mut Controller {
         &mut self.controller
     }
@@ -249,7 +249,7 @@ impl Replica {
         }
     }
 
-    /// What it knows of the others.
+    /// Returns its knowledge of the other controllers.
     fn others(&self, now: MonoNs) -> Others {
         let silent = self.consensus.silent(now, SILENT);
         let members = self.consensus.members();
@@ -261,7 +261,7 @@ impl Replica {
         }
     }
 
-    /// Time has come to [`Self::poll_timeout`].
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: MonoNs) {
         self.hearing.wakes(now, self.params.lease);
         if self.consensus.poll_timeout() <= now {
@@ -274,7 +274,7 @@ impl Replica {
         }
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// Returns the time at which to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> MonoNs {
         let leader = self.leader.as_ref();
@@ -282,12 +282,12 @@ impl Replica {
         self.consensus.poll_timeout().min(own)
     }
 
-    /// The bytes of the last [`ReplicaOutput::Persist`] are on disk.
+    /// Notes that the bytes of the last [`ReplicaOutput::Persist`] are on disk.
     pub fn persisted(&mut self, now: MonoNs) {
         self.consensus.persisted(now);
     }
 
-    /// This machine's clock stood still for a while, or jumped.
+    /// Measures all silence anew, because this machine's clock stood still or jumped.
     pub fn clock_jumped(&mut self, now: MonoNs) {
         self.consensus.clock_jumped(now);
         self.hearing.clock_jumped(now);
@@ -301,35 +301,36 @@ impl Replica {
         self.consensus.resign(now);
     }
 
-    /// The controller, if this member leads as far as it knows. While it is not sure it goes on hearing
-    /// and deciding, and what it says waits: if it becomes sure again, nobody else led in between.
+    /// Returns the controller, if this member leads as far as it knows. While it is not sure, the
+    /// controller goes on deciding, and its messages wait. If it becomes sure again, no other
+    /// member led in between.
     pub fn leading(&mut self) -> Option<&mut Controller> {
         self.leader.as_mut().map(Leader::controller_mut)
     }
 
-    /// The controller, if this member leads as far as it knows.
+    /// Returns the controller, if this member leads as far as it knows.
     #[must_use]
     pub fn controller(&self) -> Option<&Controller> {
         self.leader.as_ref().map(Leader::controller)
     }
 
-    /// True if it leads, and all that it has decided is stored.
+    /// Returns whether it leads and all its decisions are stored.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.leader.as_ref().is_some_and(Leader::is_settled)
     }
 
-    /// How the members agree.
+    /// Returns the consensus of the members.
     #[must_use]
     pub fn consensus(&self) -> &Consensus {
         &self.consensus
     }
 
-    /// The next thing to do.
+    /// Returns the next task for the driver.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`]: it was elected, and the state that the group keeps is none.
+    /// [`SnapshotError`] if it was elected, and the stored state of the group is damaged.
     pub fn poll_output(&mut self, now: MonoNs) -> Result<Option<ReplicaOutput>, SnapshotError> {
         if let Some(sender) = self.asked.pop_front() {
             let nothing = Message::Control(Control::Status(String::new()));

@@ -33,13 +33,13 @@ fn group(me: u32, members: &[u32]) -> Group {
     }
 }
 
-/// Members whose disks and messages take no time.
+/// A group whose disks and messages take no time.
 struct Members {
     now: u64,
     running: Vec<(u32, Replica)>,
     disks: Vec<(u32, Vec<u8>)>,
     told: Vec<(u32, Message)>,
-    /// These two do not reach each other.
+    /// Two members that do not reach each other.
     cut: Option<[u32; 2]>,
 }
 
@@ -77,7 +77,7 @@ impl Members {
         &mut found.unwrap().1
     }
 
-    /// Lets time pass, a millisecond after another.
+    /// Lets time pass in steps of a millisecond.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now += 1;
@@ -213,7 +213,7 @@ fn a_leader_that_ends_in_order_is_followed_at_once() {
     group.get(first).resign(now);
     group.pass(1);
     group.stop(first);
-    // Less than the others would wait for its silence.
+    // This is shorter than the silence after which the others would stand as candidates.
     group.pass(60);
     assert!(group.leader().is_some_and(|it| it != first));
 }
@@ -223,7 +223,7 @@ fn the_vote_of_an_emptied_disk_elects_nobody() {
     let members = [1, 2, 3];
     let mut group = Members::start(&members);
     group.pass(1_000);
-    // The third misses what the others store under their next leader.
+    // The third member misses the state that the others store under their next leader.
     group.stop(3);
     while group.leader().is_none_or(|it| it == 3) {
         group.pass(1);
@@ -233,7 +233,8 @@ fn the_vote_of_an_emptied_disk_elects_nobody() {
     group.get(leader).resign(now);
     group.pass(1_000);
     assert!(group.leader().is_some());
-    // The second loses its disk, and the first, which alone has the newest state, does not reach the third.
+    // The second member loses its disk. The first one, which alone has the newest state, does not
+    // reach the third.
     for me in [1, 2] {
         group.stop(me);
     }
@@ -425,7 +426,8 @@ fn a_new_leader_knows_from_before_for_how_long_an_owner_has_been_silent() {
         three.pass(1);
     }
     three.pass(1);
-    // The owner is silent for longer than the controllers were, but not since this one leads.
+    // The owner is silent for longer than the controllers were, but not since this controller
+    // leads.
     three.say_to_all(&open(2, SILENCE.0));
     let told = three.told.clone();
     let leader = three.leader().unwrap();

@@ -1,4 +1,4 @@
-//! The controller's memory as bytes: what must outlive it.
+//! The state of a controller that must outlive its process, as bytes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::id::{Endpoint, Epoch, Incarnation, MonoNs, ServerId, SessionId, Shard
 use crate::message::{Control, Life, Message};
 use crate::wire::{WireError, control, stored};
 
-/// Why a stored state cannot be used.
+/// The reason why a stored state cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The bytes are none.
+    /// The bytes are no stored state.
     #[error(
         "controller state: it cannot be read ({0}); expected what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice"
     )]
@@ -28,10 +28,10 @@ pub enum SnapshotError {
     OtherGroup {
         /// The addresses of that group.
         was: String,
-        /// Those of this one.
+        /// The addresses of this group.
         wanted: String,
     },
-    /// The numbers do not fit together.
+    /// The parameters do not fit together.
     #[error(transparent)]
     Params(#[from] ParamsError),
 }
@@ -97,7 +97,7 @@ impl Controller {
         with_checksum(&stored)
     }
 
-    /// A controller that goes on from what another life of it wrote.
+    /// Returns a controller that goes on from a stored state.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What always holds of a controller between two inputs; for the simulation.
+//! The invariants of a controller between two inputs, which the simulation checks.
 
 use super::{Controller, Leader, Replica};
 use crate::bugs::{Bug, planted};
@@ -9,7 +9,7 @@ impl Controller {
     ///
     /// # Panics
     ///
-    /// When its sessions, its members and what it waits for do not agree.
+    /// When its sessions, its members and the servers that it waits for do not agree.
     pub fn verify(&self) {
         assert_eq!(
             self.names.len(),

@@ -1,4 +1,4 @@
-//! What operations do.
+//! The execution of operations.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::{Answer, Condition, ExpireCondition, Lifetime, Operation, Value};
 use crate::decimal::decimal;
 use crate::id::WallNs;
 
-/// What an operation does to a value that has not ended, and what it answers.
+/// Executes an operation on a value that has not ended. Returns the new value and the answer.
 pub(super) fn execute(
     live: Option<&Value>,
     operation: Operation,
@@ -93,7 +93,8 @@ impl Condition {
 }
 
 impl ExpireCondition {
-    /// Whether a value that ends at `before` may end at `after` instead; `None` is never, the latest.
+    /// Returns whether a value that ends at `before` may end at `after` instead; `None` stands for
+    /// never, the latest time.
     fn holds(self, before: Option<WallNs>, after: Option<WallNs>) -> bool {
         let latest = |end: Option<WallNs>| end.map_or((true, WallNs(0)), |end| (false, end));
         match self {
@@ -111,7 +112,7 @@ fn told(live: Option<&Value>) -> Answer {
     live.map_or(Answer::NotFound, |value| Answer::Value(value.bytes.clone()))
 }
 
-/// Changes when a value ends; says whether it did.
+/// Changes the time at which a value ends. Returns the value, and whether the time changed.
 fn expire(
     kept: Option<Value>,
     end: Option<WallNs>,

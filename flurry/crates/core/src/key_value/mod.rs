@@ -11,10 +11,10 @@ use crate::machine::{Access, Applied, Malformed, StateMachine};
 use crate::wire::body;
 pub use operation::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 
-/// The largest value, one that still fits a TCP frame beside its key and envelope.
+/// The most bytes of a value, which fits a TCP frame together with its key and envelope.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// A value and when it ends.
+/// A value and the time at which it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Value {
     /// The bytes.
@@ -36,8 +36,8 @@ impl Default for KeyValue {
 }
 
 impl KeyValue {
-    /// A machine whose values are no longer than this, nor than [`VALUE_BYTES_MAX`]: as long as the
-    /// transport can carry.
+    /// Returns a machine whose values have at most this many bytes, and at most
+    /// [`VALUE_BYTES_MAX`], as the transport requires.
     #[must_use]
     pub fn with_values_up_to(bytes: usize) -> Self {
         const { assert!(VALUE_BYTES_MAX + Key::BYTES_MAX < crate::wire::MESSAGE_BYTES_MAX) };
@@ -46,8 +46,8 @@ impl KeyValue {
         }
     }
 
-    /// Reads an operation, and refuses one whose value is too long: a blind write always answers that
-    /// it was done, so what cannot be done is refused before.
+    /// Reads an operation, and refuses one whose value is too long. A blind write always answers
+    /// that it was done, so the machine must refuse an impossible one before.
     fn read(&self, operation: &[u8]) -> Result<Operation, Malformed> {
         let operation = Operation::decode(operation)?;
         match &operation {
@@ -184,7 +184,7 @@ mod tests {
         assert!(machine.apply(None, &set(LIMIT + 1), WallNs(1)).is_err());
     }
 
-    /// A run of operations on one key at instants; what each answers.
+    /// Executes operations on one key, each at its time, and returns their answers.
     fn run(operations: &[(i64, Operation)]) -> Vec<Answer> {
         let machine = KeyValue::with_values_up_to(LIMIT);
         let mut state = None;

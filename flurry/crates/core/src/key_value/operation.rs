@@ -72,55 +72,55 @@ pub enum Operation {
     },
 }
 
-/// When a replaced value ends.
+/// The lifetime of a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifetime {
-    /// Then; `None` is never.
+    /// It ends at this time; `None` stands for never.
     Until(Option<WallNs>),
-    /// As the old one.
+    /// It ends when the old value would have.
     Kept,
 }
 
-/// When an [`Operation::Expire`] is done.
+/// The condition of an [`Operation::Expire`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExpireCondition {
     /// Always.
     #[default]
     Always,
-    /// Only when the value ends never.
+    /// Only if the value has no end.
     Never,
-    /// Only when it ends once.
+    /// Only if the value has an end.
     Once,
-    /// Only when it ends later than before; never is the latest.
+    /// Only if the new end is later; never is the latest.
     Later,
-    /// Only when it ends earlier than before.
+    /// Only if the new end is earlier.
     Earlier,
-    /// Only when it ends once, and earlier than before.
+    /// Only if the value has an end, and the new one is earlier.
     EarlierOnce,
 }
 
-/// When a [`Operation::Set`] is done.
+/// The condition of an [`Operation::Set`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Condition {
     /// Always.
     #[default]
     Always,
-    /// Only when there is no value.
+    /// Only if there is no value.
     Absent,
-    /// Only when there is one.
+    /// Only if there is a value.
     Present,
 }
 
-/// What an operation answers.
+/// The answer of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It was done.
+    /// The operation was done.
     Stored,
     /// The value.
     Value(Bytes),
-    /// There is none.
+    /// There is no value.
     NotFound,
-    /// The new number, the new length, or how many were removed.
+    /// The new number, the new length, or the number of removed values.
     Number(i64),
     /// The condition did not hold, and nothing was changed.
     NotStored,
@@ -165,7 +165,7 @@ impl ExpireCondition {
     }
 }
 
-/// The condition of a number; they are counted from 0 in their order.
+/// Returns the condition with this number. Conditions are counted from 0 in their order.
 fn numbered<T: Copy>(all: &[T], number: u32) -> Result<T, Malformed> {
     let found = usize::try_from(number).ok().and_then(|it| all.get(it));
     found
@@ -184,7 +184,7 @@ impl Operation {
         }
     }
 
-    /// How it depends on the state.
+    /// Returns its dependence on the state.
     #[must_use]
     pub fn access(&self) -> Access {
         match self {
@@ -198,7 +198,7 @@ impl Operation {
         }
     }
 
-    /// The operation as bytes.
+    /// Returns the operation as bytes.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let kind = match self.clone() {
@@ -299,7 +299,7 @@ impl Operation {
 }
 
 impl Answer {
-    /// The answer as bytes.
+    /// Returns the answer as bytes.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let (code, value, number) = match self {

@@ -1,9 +1,10 @@
 //! The order of operations on one key.
 //!
-//! Each operation names the write before it, which is known as soon as that write has a number, so
-//! that writes need not wait for each other. What must wait: nothing may overtake an unanswered
-//! read-modify-write, because a replica keeps the answer of its last write only; and no write may
-//! overtake an unanswered read, because a replica that has gone on cannot answer it.
+//! Each operation names the write before it. The name is known as soon as that write has a number,
+//! so writes need not wait for each other. Two kinds of operations must wait. No operation
+//! overtakes an unanswered read-modify-write, because a replica keeps only the answer of its last
+//! write. No write overtakes an unanswered read, because a replica with a later version cannot
+//! answer the read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,17 +16,17 @@ use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Copy, Message, Request};
 
-/// Refused versions of a key that are remembered: more are hardly ever under way at once.
+/// The most refused versions of a key that it remembers. More are hardly ever under way at once.
 const REFUSED_MAX: usize = 64;
 
-/// What the portal knows of a key's version.
+/// The portal's knowledge of a key's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Known {
-    /// Nothing: it must be taken over first.
+    /// The version is unknown, so the key must be taken over first.
     Unknown,
     /// A takeover is under way.
     Taking,
-    /// The last write's version.
+    /// The version of the last write.
     At(Version),
 }
 
@@ -33,22 +34,22 @@ pub(super) enum Known {
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Chain {
     pub(super) known: Known,
-    /// The write that left the key without a state.
+    /// The version of the write that left the key without a state.
     pub(super) deleted_at: Option<Version>,
-    /// The latest blind writes that were refused, and that operations under way may name.
+    /// The latest refused versions, on which operations under way may depend.
     pub(super) refused: VecDeque<Version>,
-    /// The last of them was refused since there are too few servers, and not for want of room.
+    /// True if the last of them was refused because of too few servers, and not for lack of room.
     pub(super) too_few: bool,
     pub(super) reads: u32,
     pub(super) updates: u32,
-    /// Writes that are not on every replica yet.
+    /// The number of writes that are not on every replica yet.
     pub(super) unstable: u32,
-    /// The next answer carries that earlier owners' last writes may be lost.
+    /// True if the next answer must report that earlier owners' last writes may be lost.
     pub(super) tail_unknown: bool,
-    /// So do those of all operations up to here: they were asked for before it was known, and one that
-    /// must be sent anew comes after the first answer has carried it.
+    /// The number up to which all answers must report it. The caller submitted these operations
+    /// before it was known, and one that is sent again is answered after the first report.
     pub(super) tail_unknown_through: Sequence,
-    /// A takeover of this key was sent, and the portal never received its result.
+    /// True if a takeover of this key was sent, and the portal never received its result.
     pub(super) unheard: bool,
     pub(super) waiting: VecDeque<Pending>,
 }
@@ -117,15 +118,15 @@ impl Chain {
         self.reads == 0 && self.updates == 0 && self.waiting.is_empty()
     }
 
-    /// Whether the key is not known, and some replicas may have what others have not: a refused write,
-    /// or what a takeover wrote back.
+    /// Returns whether the version is unknown, and only some replicas may have a refused write or
+    /// the write-back of a takeover.
     fn is_touched(&self) -> bool {
         self.known == Known::Unknown && (self.unheard || !self.refused.is_empty())
     }
 }
 
 impl Portal {
-    /// The chain of a key, made when it is new.
+    /// Returns the chain of a key, and creates it if the key is new.
     pub(super) fn chain(&mut self, key: &Key) -> &mut Chain {
         if self.keys.len() >= self.params.keys_max && !self.keys.contains_key(key) {
             self.forget_one();
@@ -157,9 +158,10 @@ impl Portal {
             };
             settled && chain.is_idle()
         };
-        // A few at the front, so that a full map of busy keys does not cost a walk for each operation.
+        // It tries a few keys at the front only, so that a full map of busy keys costs no walk for
+        // each operation.
         let mut front = self.keys.iter().take(64);
-        // A key in doubt of which no caller has heard yet is kept as long as another can go.
+        // A key in doubt is kept until a caller is notified, as long as another key can go.
         let told = front.position(|it| is_idle(it) && !it.1.tail_unknown && !it.1.is_touched());
         let mut front = self.keys.iter().take(64);
         if let Some(index) = told.or_else(|| front.position(is_idle)) {
@@ -176,7 +178,7 @@ impl Portal {
         }
     }
 
-    /// Sends what may go of a key's operations.
+    /// Sends the operations of a key that need not wait.
     pub(super) fn pump(&mut self, now: MonoNs, key: &Key) {
         loop {
             self.forget_deletion(key);
@@ -194,15 +196,15 @@ impl Portal {
             let dep = match chain.known {
                 Known::At(version) => version,
                 Known::Unknown if access == Access::Blind => Version::NONE,
-                // What a takeover found would replace them, wherever they are not yet.
+                // The write-back of a takeover would replace writes that some replica lacks.
                 Known::Unknown if chain.unstable > 0 => return,
-                // A server may execute a refused write late. A read under way may then answer with that
-                // write while the takeover has heard this server before.
+                // A server may execute a refused write late, and a read under way may return that
+                // write. The takeover may have received this server's state before.
                 Known::Unknown if chain.reads > 0 => return,
                 Known::Unknown => {
                     let sequence = Sequence(front.sequence.0 - 1);
-                    // A key that was forgotten was the same everywhere. An earlier takeover may have
-                    // written back to some, and a refused write may have been executed.
+                    // A forgotten key was the same on every replica, unless an earlier takeover
+                    // wrote back to some of them or a refused write was executed.
                     let untouched = (chain.refused.is_empty() && !chain.unheard)
                         || planted(Bug::FirstReplyBelieved);
                     self.take_over(now, key, sequence, untouched);
@@ -231,7 +233,7 @@ impl Portal {
         }
     }
 
-    /// A deletion that every replica has leaves nothing behind, here as there.
+    /// Forgets the version of a deletion that every replica has, as the servers do.
     fn forget_deletion(&mut self, key: &Key) {
         let stable = self.stable();
         let epoch = self.epoch_of(key);
@@ -243,7 +245,7 @@ impl Portal {
             && version.epoch == epoch
             && version.sequence <= stable
         {
-            // `deleted_at` stays: a read that is under way may still name it.
+            // `deleted_at` stays, because a read under way may still depend on the deletion.
             chain.known = Known::At(Version::NONE);
         }
     }
@@ -259,7 +261,7 @@ impl Portal {
         let Some(chain) = self.keys.get_mut(key) else {
             return;
         };
-        // Until an answer has carried it to the caller.
+        // Every answer reports the doubt until one has reached the caller.
         let tail_unknown = chain.tail_unknown || pending.sequence <= chain.tail_unknown_through;
         assert!(
             chain.updates == 0,
@@ -278,8 +280,8 @@ impl Portal {
             Access::Update => chain.updates += 1,
             Access::Blind => {}
         }
-        // A read stays in `unstable` until it is answered: it may yet need the takeover below it, whose
-        // number must not be called stable before.
+        // A read stays in `unstable` until it is answered. It may still need the takeover with the
+        // number below it, which must not be called stable before.
         if access != Access::Read {
             chain.known = Known::At(id.version());
             chain.unstable += 1;

@@ -1,11 +1,12 @@
-//! What decides what a portal will do, for who explores its states.
+//! The hash of a portal's state, for the exploration of its states.
 
 use std::hash::{Hash, Hasher};
 
 use super::Portal;
 
-/// Left out: its parameters, which never change. Its queues are empty whenever its driver has carried
-/// out what it wants.
+/// Hashes the fields that decide the portal's behaviour. The parameters are left out, because they
+/// never change. The fields for losses of servers and for reports to the controller are left out as
+/// well. The queues are empty once the driver has carried out the outputs.
 impl Hash for Portal {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.life.hash(hasher);

@@ -14,7 +14,7 @@ use crate::message::{Opened, OpenedSession, Owned};
 /// The sessions that an owner opens, and the assignment of keys to them.
 #[derive(Clone)]
 pub struct Sessions {
-    /// Their names.
+    /// The names of the sessions.
     pub names: Vec<String>,
     /// Returns the number of a key's session, counted from that of the first name.
     pub of: fn(&[u8]) -> usize,
@@ -23,7 +23,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// One session for all keys.
+    /// Returns one session for all keys.
     #[must_use]
     pub fn one(name: impl Into<String>) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Debug for Sessions {
     }
 }
 
-/// What became of a session that was opened.
+/// The state of an opened session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum State {
     Open,
@@ -56,7 +56,7 @@ pub(super) struct Part {
     pub(super) clean_since: Option<Epoch>,
     pub(super) unknown_through: Epoch,
     pub(super) opened_in: ConfigNumber,
-    /// A majority had each write that earlier owners acknowledged.
+    /// True if a majority had each write that earlier owners acknowledged.
     pub(super) earlier_have_majorities: bool,
 }
 
@@ -76,7 +76,7 @@ impl Part {
         }
     }
 
-    /// Who owns it now, if it is somebody else.
+    /// Returns the epoch of its present owner, if that is another one.
     pub(super) fn fenced(&self) -> Option<Epoch> {
         match self.state {
             State::Fenced(epoch) => Some(epoch),
@@ -106,20 +106,20 @@ impl Portal {
         found.or_else(|| self.parts.iter().find(is_it))
     }
 
-    /// Whether the owner still has this session under this epoch.
+    /// Returns whether the owner still has this session under this epoch.
     pub(super) fn owns(&self, owned: Owned) -> bool {
         self.part(owned.session)
             .is_some_and(|it| it.owned == owned && it.state == State::Open)
     }
 
-    /// Returns the sessions that it has: not closed yet, and nobody else's.
+    /// Returns the sessions that it has: neither closed nor taken by another owner.
     #[must_use]
     pub fn owned(&self) -> Vec<Owned> {
         let open = self.parts.iter().filter(|it| it.state == State::Open);
         open.map(|it| it.owned).collect()
     }
 
-    /// Returns the part that a key belongs to; `None` for one of another owner's.
+    /// Returns the part that a key belongs to; `None` if it belongs to another owner.
     pub(super) fn part_of(&self, key: &[u8]) -> Option<&Part> {
         let sessions = &self.params.sessions;
         let index = (sessions.of)(key).checked_sub(sessions.first)?;
@@ -132,7 +132,7 @@ impl Portal {
         self.part_of(key).map(|it| it.owned.session)
     }
 
-    /// The owner's epoch in a key's session.
+    /// Returns the owner's epoch in a key's session.
     pub(super) fn epoch_of(&self, key: &Key) -> Epoch {
         let part = self.part(key.session());
         part.map_or(Epoch(0), |it| it.owned.epoch)
@@ -167,17 +167,17 @@ impl Portal {
         Some(index)
     }
 
-    /// Whether it has no session any more: each is closed, or another owner's.
+    /// Returns whether it has no session any more: each is closed, or another owner's.
     pub(super) fn has_none(&self) -> bool {
         self.parts.iter().all(|it| it.state != State::Open)
     }
 
-    /// Whether it has lost every session to other owners.
+    /// Returns whether it has lost every session to other owners.
     pub(super) fn has_lost_all(&self) -> bool {
         self.parts.iter().all(|it| it.fenced().is_some())
     }
 
-    /// Whether it goes on with some sessions.
+    /// Returns whether it goes on with some sessions.
     pub(super) fn is_alive(&self) -> bool {
         matches!(self.life, Life::Open | Life::Closing)
     }

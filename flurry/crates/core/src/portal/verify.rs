@@ -1,4 +1,4 @@
-//! What always holds of a portal between two inputs; for the simulation.
+//! The invariants of a portal between two inputs, which the simulation checks.
 
 use std::collections::BTreeMap;
 

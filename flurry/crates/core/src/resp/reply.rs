@@ -4,47 +4,47 @@ use std::io::Write as _;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// Which version a connection speaks.
+/// The protocol version of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Version {
-    /// What every client speaks, unless it says `HELLO 3`.
+    /// The version of every client that does not send `HELLO 3`.
     #[default]
     Two,
-    /// With maps and a null of its own.
+    /// The version with maps and a separate null.
     Three,
 }
 
-/// What a command is answered with.
+/// The reply to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// A short text without a line's end.
+    /// A short text without a line break.
     Status(&'static str),
-    /// A complaint; it begins with a word in capitals that programs go by.
+    /// An error. It begins with a word in capitals that programs can test.
     Error(String),
     /// A number.
     Integer(i64),
     /// Bytes.
     Bulk(Bytes),
-    /// Nothing, where there could be bytes.
+    /// No value, where bytes are possible.
     Null,
-    /// Several.
+    /// Several replies.
     Array(Vec<Self>),
-    /// Names and what they stand for; in version 2 an array of both in turn.
+    /// Names and their values; in version 2 an array of both in turn.
     Map(Vec<(Self, Self)>),
 }
 
 impl Reply {
-    /// A text as bytes.
+    /// Returns a text as bytes.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Bulk(Bytes::from(text.into()))
     }
 
-    /// Appends it.
+    /// Appends the bytes of the reply.
     pub fn encode(&self, version: Version, out: &mut BytesMut) {
         match self {
             Self::Status(text) => line(out, b'+', text.as_bytes()),
             Self::Error(text) => {
-                // What a client has sent may be in it, and must not end it.
+                // The text may contain a client's input, which must not end the line.
                 let one_line = text.replace(['\r', '\n'], " ");
                 line(out, b'-', one_line.as_bytes());
             }
@@ -78,7 +78,7 @@ impl Reply {
     }
 }
 
-/// A complaint.
+/// Returns an error.
 pub fn error(text: impl Into<String>) -> Reply {
     Reply::Error(text.into())
 }

@@ -71,7 +71,7 @@ pub enum ProtocolError {
     /// A longer word than a client may send before it authenticates.
     #[error("Protocol error: unauthenticated bulk length")]
     LengthOfStranger,
-    /// Its words are too long together.
+    /// The words of a command have too many bytes together.
     #[error("Protocol error: too big command")]
     LongCommand,
     /// Quotes of an inline command do not end.
@@ -91,7 +91,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Nothing has come yet.
+    /// Returns a reader without any bytes.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -102,12 +102,12 @@ impl Requests {
         }
     }
 
-    /// From the next command on.
+    /// Sets the limits of the next command and of all later ones.
     pub fn allow(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Bytes of the words of a command whose end has not come.
+    /// Returns the bytes of the words of an incomplete command.
     #[must_use]
     pub fn unfinished_bytes(&self) -> usize {
         self.bytes
@@ -158,7 +158,7 @@ impl Requests {
                             ProtocolError::Count
                         });
                     }
-                    // None at all, or fewer, is no command.
+                    // An array of zero words, or of a negative number, is no command.
                     self.missing = count.max(0);
                 }
                 Some(_) => {
@@ -211,7 +211,7 @@ impl Requests {
     }
 }
 
-/// Takes a line off the front, without its end.
+/// Removes the first line, and returns it without its end.
 fn line(input: &mut BytesMut, too_long: ProtocolError) -> Result<Option<Bytes>, ProtocolError> {
     let Some(end) = input
         .iter()
@@ -232,7 +232,8 @@ fn line(input: &mut BytesMut, too_long: ProtocolError) -> Result<Option<Bytes>, 
     Ok(Some(line))
 }
 
-/// The words of a line: separated by spaces, quoted like strings of C or as they are.
+/// Returns the words of a line, which are separated by spaces, and plain or quoted like strings of
+/// C.
 fn inline(line: &[u8]) -> Option<Vec<Bytes>> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -241,7 +242,7 @@ fn inline(line: &[u8]) -> Option<Vec<Bytes>> {
             .iter()
             .take_while(|it| it.is_ascii_whitespace() || **it == 0x0b);
         rest = &rest[spaces.count()..];
-        // A zero ends it, as it ends a string of C.
+        // A zero ends the line, as it ends a string of C.
         let Some(first) = rest.first().filter(|it| **it != 0) else {
             return Some(words);
         };
@@ -276,7 +277,7 @@ fn bare(text: &[u8]) -> Option<(Bytes, &[u8])> {
     Some((word.freeze(), rest))
 }
 
-/// What stands up to the closing quote, behind which a space must follow.
+/// Returns the text up to the closing quote, behind which a space must follow.
 fn plain(text: &[u8]) -> Option<(Bytes, &[u8])> {
     let mut word = BytesMut::new();
     let mut rest = text;
@@ -354,7 +355,8 @@ mod tests {
             .collect()
     }
 
-    /// All commands of a stream, and how it ends; the same however it is cut.
+    /// Returns all commands of a stream and its end, which must be the same for every division into
+    /// chunks.
     fn read(stream: &[u8]) -> (Words, Option<ProtocolError>) {
         let whole = cut(stream, stream.len().max(1));
         for bytes in [1, 3, 7] {

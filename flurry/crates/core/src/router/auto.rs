@@ -1,9 +1,10 @@
-//! Choosing a level: first of all, a short hedge, or one replica alone.
+//! The choice between the first reply of all replicas and a hedge.
 //!
-//! Copies to all replicas cost all replicas: while the servers have time to spare the first reply
-//! wins by far, and when they have not the copies themselves make the queue. So the servers say how
-//! busy they are in every reply, and the router moves between the two with a gap in between, so that
-//! it does not flap: what hedging saves must not look like room for copies.
+//! Copies to all replicas load all replicas. While the servers have spare capacity, waiting for the
+//! first reply is much faster. Without it, the copies themselves make the queue. So each reply of a
+//! server reports its load, and the router chooses by that. The two thresholds differ, so that the
+//! router does not switch back and forth: the load that hedging saves must not look like spare
+//! capacity.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +12,29 @@ use super::rate::Rate;
 use crate::config::Level;
 use crate::id::{DurationNs, MonoNs, ServerId};
 
-/// Busier than this with all copies: hedge. In 255ths.
+/// The load above which the router begins to hedge, in 255ths.
 const HEDGE_ABOVE: u8 = 178;
 
-/// Idler than this while hedging: three times as much still leaves room.
+/// The load below which the router stops hedging, in 255ths. Three times this load still leaves
+/// room.
 const FIRST_BELOW: u8 = 51;
 
-// A cluster whose load three times over would still be low does not go back at once.
+// The load without hedging, up to three times as high, must not make the router hedge again at
+// once.
 const _: () = assert!(3 * (FIRST_BELOW as u32) < HEDGE_ABOVE as u32);
 
-/// How long a choice stands at least.
+/// The shortest time between two changes of the choice.
 const STANDS: DurationNs = DurationNs::millis(100);
 
-/// Answers in the estimate of the delay.
+/// The number of answers in the estimate of the delay.
 const SAMPLES: usize = 256;
 
-/// The router's choice, and what it is made from.
+/// The router's choice, and the measurements behind it.
 #[derive(Debug, Clone)]
 pub(super) struct Auto {
     hedging: bool,
     since: MonoNs,
-    /// The latest answers' times, as a ring.
+    /// The times of the latest answers in ns, as a ring.
     took_ns: Vec<u64>,
     next: usize,
     delay: DurationNs,
@@ -50,7 +53,7 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// Notes how long an answer took.
+    /// Notes the time that an answer took.
     pub(super) fn observe(&mut self, took: DurationNs) {
         if self.took_ns.len() < SAMPLES {
             self.took_ns.push(took.0);
@@ -65,15 +68,16 @@ impl Auto {
         if self.next == 0 {
             let mut sorted = self.took_ns.clone();
             sorted.sort_unstable();
-            // The 95th percentile: one in twenty is hedged, so copies add five per cent of load.
+            // At the 95th percentile one operation in twenty is hedged, so copies add five per cent
+            // of load.
             self.delay = DurationNs(sorted[SAMPLES * 95 / 100]);
         }
     }
 
-    /// The level of the next operation.
+    /// Returns the level of the next operation.
     pub(super) fn choose(&mut self, now: MonoNs, rates: &BTreeMap<ServerId, Rate>) -> Level {
         let said = rates.values().filter_map(|rate| rate.busy(now));
-        // While nobody says anything the choice stands.
+        // The choice stands while no server reports its load.
         if let Some(busy) = said.max()
             && now.since(self.since) >= STANDS
         {

@@ -1,8 +1,8 @@
 //! Copies that wait until their server may be sent a repetition again.
 //!
-//! A server that is silent, or full, is sent few repetitions. Its other copies wait here, in the
-//! order of their operations, and cost nothing meanwhile: a timer for each of them would keep a
-//! processor busy with a server that says nothing.
+//! The router sends few repetitions to a server that is silent or full. The other copies for it
+//! wait here, in the order of their operations, and cost nothing meanwhile. A timer for each of
+//! them would keep a processor busy with a server that does not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::id::{MonoNs, OperationId, ServerId};
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Parked {
     operations: BTreeSet<OperationId>,
-    /// When the timer is set to.
+    /// The time to which the timer is set.
     timer: Option<MonoNs>,
 }
 
@@ -25,7 +25,7 @@ impl Parked {
     ///
     /// # Panics
     ///
-    /// When no timer does that.
+    /// When no timer wakes them.
     pub(super) fn verify(&self, server: ServerId, timers: &BTreeSet<(MonoNs, Timer)>) {
         let timer = self.timer.map(|at| (at, Timer::Parked(server)));
         assert!(
@@ -69,7 +69,7 @@ impl Router {
             let Some(id) = parked.and_then(|it| it.operations.pop_first()) else {
                 break;
             };
-            // It may have ended meanwhile.
+            // The operation may have ended meanwhile.
             let operation = self.operations.get_mut(&id);
             if let Some(target) = operation.and_then(|it| it.target(server)) {
                 target.next = target.next.min(now);
@@ -94,7 +94,7 @@ impl Router {
         }
     }
 
-    /// Forgets who waits for whom: the copies are placed anew.
+    /// Forgets all waiting copies, because the router assigns them anew.
     pub(super) fn unpark_all(&mut self) {
         for (server, parked) in std::mem::take(&mut self.parked) {
             if let Some(at) = parked.timer {

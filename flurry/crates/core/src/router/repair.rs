@@ -1,8 +1,9 @@
 //! Repair: a replica that missed a write, or that evicted the value before it, gets the state from
 //! another.
 //!
-//! The state is pushed, never the operation executed again. One repair of a key at a time, and no
-//! more than a tenth of the traffic: a server that comes back is not buried under repairs.
+//! The router pushes the state, and never executes the operation again. It repairs a key once at a
+//! time. Repairs are at most a tenth of the traffic, so that they do not bury a server that comes
+//! back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,21 +13,21 @@ use super::{Destination, Router, Timer};
 use crate::id::{Endpoint, MonoNs, OperationId, ServerId, Version};
 use crate::message::{Ask, Copy, Message, Reply, Request, State};
 
-/// Every operation earns one, a repair costs ten.
+/// The tokens that a repair costs. Every operation earns one.
 pub(super) const COST: u32 = 10;
 
-/// Twenty repairs at once at most.
+/// The most tokens, which are enough for twenty repairs at once.
 pub(super) const TOKENS_MAX: u32 = 20 * COST;
 
 const _: () = assert!(TOKENS_MAX >= COST, "a repair can be paid for");
 
-/// Attempts before a repair is given up; the next operation on the key starts another.
+/// Attempts before a repair is given up. The next operation on the key starts another one.
 const TRIES: u8 = 4;
 
-/// The attempt that a repair's copies carry: they are not the operation's own.
+/// The attempt in the copies of a repair, which distinguishes them from the operation's own copies.
 pub(super) const ATTEMPT: u8 = 31;
 
-// A reply says its attempt in five bits: the highest is left to repairs.
+// A reply has five bits for its attempt. The highest number is reserved for repairs.
 const _: () = assert!(ATTEMPT == (1 << 5) - 1);
 
 /// A key under repair, by its hash.
@@ -46,7 +47,7 @@ pub(super) struct Repair {
 }
 
 impl Repair {
-    /// Checks that it goes on and will end; for the simulation.
+    /// Checks that the repair goes on and will end; for the simulation.
     ///
     /// # Panics
     ///
@@ -69,7 +70,7 @@ impl Repair {
 }
 
 impl Router {
-    /// Starts a repair when one replica has what another misses.
+    /// Starts a repair if one replica has a write that another lacks.
     pub(super) fn repair(&mut self, now: MonoNs, id: OperationId) {
         let Some(operation) = self.operations.get(&id) else {
             return;
@@ -79,8 +80,8 @@ impl Router {
             .iter()
             .filter(|target| match target.progress {
                 Progress::Behind(_) => true,
-                // It can never execute the write. A read needs no repair: another replica answered
-                // it.
+                // The replica can never execute the write. After a read it needs no repair, because
+                // another replica answered.
                 Progress::Evicted => operation.is_write(),
                 _ => false,
             })
@@ -94,7 +95,7 @@ impl Router {
             return;
         }
         if now.since(self.repair_refilled) >= super::rate::RETRY_MAX {
-            // Without traffic there must still be an end to it.
+            // Without traffic a repair must still become possible.
             self.repair_refilled = now;
             self.repair_tokens = self.repair_tokens.max(COST);
         }
@@ -176,13 +177,13 @@ impl Router {
         self.timers.insert((repair.timer, Timer::Repair(key)));
     }
 
-    /// When the step that a reply answers was sent.
+    /// Returns the time at which the step that a reply answers was sent.
     pub(super) fn repair_sent(&self, reply: &Reply) -> Option<MonoNs> {
         let key = (reply.id.session, reply.key_hash);
         self.repairs.get(&key).map(|repair| repair.sent)
     }
 
-    /// A fetch brought the state.
+    /// Notes the state that a fetch has returned.
     pub(super) fn repair_found(&mut self, now: MonoNs, reply: &Reply, state: State) {
         let key = (reply.id.session, reply.key_hash);
         if let Some(repair) = self.repairs.get_mut(&key)
@@ -195,7 +196,7 @@ impl Router {
         }
     }
 
-    /// A push was taken; also for operations that are gone from here.
+    /// Notes the reply to a fetch or a push, even if the operation is no longer here.
     pub(super) fn repaired(&mut self, now: MonoNs, reply: &Reply) {
         if let crate::message::Verdict::State(state) = &reply.verdict {
             self.repair_found(now, reply, state.clone());

@@ -1,4 +1,4 @@
-//! What always holds of a router between two inputs; for the simulation.
+//! The invariants of a router between two inputs, which the simulation checks.
 
 use super::operation::{InFlight, Phase};
 use super::{MonoNs, Router, Timer, repair};

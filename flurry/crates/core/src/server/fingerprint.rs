@@ -1,4 +1,4 @@
-//! What decides what a server will do, for who explores its states.
+//! The hash of a server's state, for the exploration of its states.
 
 use std::hash::{Hash, Hasher};
 
@@ -12,8 +12,10 @@ impl<M: StateMachine<State: Hash>> Hash for Kept<M> {
     }
 }
 
-/// Left out: its machine and its parameters, which never change, but for the life; its counts; and how
-/// busy it is. Its queue is empty whenever its driver has carried out what it wants.
+/// Hashes the fields that decide the server's behaviour. The machine and the parameters except the
+/// incarnation are left out, because they never change. The counts, the load, the other server's
+/// address and the state of the disk are left out as well. The queue is empty once the driver has
+/// carried out the outputs.
 impl<M: StateMachine<State: Hash>> Hash for Server<M> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.params.life.hash(hasher);

@@ -1,4 +1,4 @@
-//! What always holds of a server between two inputs; for the simulation.
+//! The invariants of a server between two inputs, which the simulation checks.
 
 use super::{SESSIONS_MAX, Server};
 use crate::bugs::{Bug, planted};

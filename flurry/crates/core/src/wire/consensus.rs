@@ -14,7 +14,7 @@ const APPENDED: u32 = 4;
 const RESIGN: u32 = 5;
 const INQUIRE: u32 = 6;
 
-/// A message with these fields alone.
+/// Returns a message with only these fields.
 fn fields(kind: u32, ballot: Ballot, stamp: Stamp) -> body::Consensus {
     body::Consensus {
         kind,

@@ -20,11 +20,12 @@ use crate::id::{
 };
 use crate::message::{Control, Departure, FoundSession, Life, Ping, SESSIONS_OPENED_MAX};
 
-/// What a member has in a configuration beside its addresses, and each of these beside its text.
+/// Bytes of a member in a configuration without its addresses, and of each address without its
+/// text.
 const MEMBER_BYTES: usize = 32;
 const ADDRESS_BYTES: usize = 2;
 
-/// What an opening has beside the members of its configuration, with room to spare.
+/// Bytes of an opening without the members of its configuration, with room to spare.
 const OPENED_BYTES: usize = 256 + SESSIONS_OPENED_MAX * 48;
 
 // The largest of these messages: an opening, which carries the configuration, during a change.
@@ -68,7 +69,7 @@ pub(crate) fn put_life(life: Life) -> body::Life {
 
 /// # Errors
 ///
-/// [`WireError`] when a number names nothing; absent is no life either.
+/// [`WireError`] if a number names nothing, or if there is no life.
 pub(crate) fn life(read: Option<body::Life>) -> Result<Life, WireError> {
     let read = read.ok_or(WireError::Body("life"))?;
     Ok(Life {

@@ -1,4 +1,4 @@
-//! What a joining server copies, as bytes.
+//! The records that a joining server copies, as bytes.
 
 use super::body::{self, cursor::At};
 use super::control::{endpoint, life, put_life};

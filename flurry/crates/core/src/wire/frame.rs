@@ -5,24 +5,26 @@ use bytes::{Buf as _, BytesMut};
 use super::{MESSAGE_BYTES_MAX, WireError, decode};
 use crate::message::Message;
 
-/// What stands before a message.
+/// Bytes of the length in front of a message.
 pub const LENGTH_BYTES: usize = 4;
 
-/// Cuts one message off the front of what a stream has brought; `None` when more must come.
+/// Removes the first message from the bytes of a stream; `None` if it has not arrived completely.
 ///
 /// # Errors
 ///
-/// [`WireError`] when it is none: nothing behind it can be found, so the stream is over.
+/// [`WireError`] if the bytes are no message. The stream ends there, because the next message
+/// cannot be found.
 pub fn take_frame(input: &mut BytesMut) -> Result<Option<Message>, WireError> {
     let frame = cut_frame(input, MESSAGE_BYTES_MAX)?;
     frame.map(|frame| decode(&frame.freeze())).transpose()
 }
 
-/// Cuts the bytes of one frame off the front, whatever they are; `None` when more must come.
+/// Removes the bytes of the first frame, without reading them; `None` if it has not arrived
+/// completely.
 ///
 /// # Errors
 ///
-/// [`WireError::Long`] when there are more than `bytes_max` of them: the stream is over.
+/// [`WireError::Long`] if the frame has more than `bytes_max` bytes, which ends the stream.
 pub fn cut_frame(input: &mut BytesMut, bytes_max: usize) -> Result<Option<BytesMut>, WireError> {
     let Some(length) = input.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);

@@ -65,7 +65,7 @@ pub enum WireError {
     Body(&'static str),
 }
 
-/// The header, read.
+/// A header that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the message.
@@ -87,7 +87,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header of a message without an operation.
+    /// Returns the header of a message without an operation.
     #[must_use]
     pub fn bare(kind: Kind) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Header {
         message[0] = MAGIC;
         message[1] = VERSION;
         message[2] = kind | self.sub << 2;
-        // Five bits are enough: a copy that was sent 31 times has long been logged as lost.
+        // Five bits are enough, because a copy that was sent 31 times was logged as lost long ago.
         message[3] = self.level | self.attempt.min(31) << 3;
         message[8..16].copy_from_slice(&self.key_hash.to_le_bytes());
         message[16..24].copy_from_slice(&self.id.sequence.0.to_le_bytes());
@@ -179,7 +179,7 @@ impl Header {
     }
 }
 
-/// CRC-32C of the message without the checksum's own four bytes.
+/// Returns the CRC-32C of the message without the checksum's own four bytes.
 fn checksum(message: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&message[..4]), &message[8..])
 }

@@ -76,7 +76,7 @@ pub fn encode(message: &Message, out: &mut BytesMut) {
 ///
 /// # Errors
 ///
-/// [`WireError`], whatever the bytes are.
+/// [`WireError`] if the bytes are no message. It never panics.
 pub fn decode(bytes: &Bytes) -> Result<Message, WireError> {
     let header = Header::open(bytes)?;
     let body = bytes.slice(HEADER_BYTES..);

@@ -20,7 +20,7 @@ fn field(field: &'static str, value: impl Into<u64>) -> WireError {
     }
 }
 
-/// A body that fits: buffers grow as needed, so encoding cannot fail.
+/// Appends a body. The buffer grows as needed, so encoding cannot fail.
 fn put(body: &impl prost::Message, out: &mut BytesMut) {
     out.reserve(body.encoded_len());
     body.encode_raw(out);
@@ -43,7 +43,7 @@ pub(super) fn state(read: body::State) -> Result<State, WireError> {
         epoch: Epoch(read.epoch),
         sequence: Sequence(read.sequence),
     };
-    // Records of before this field have 0.
+    // Records from before this field have 0.
     let written_in = if version.sequence.is_takeover() {
         Epoch(read.written_in)
     } else {

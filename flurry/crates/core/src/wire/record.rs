@@ -8,17 +8,17 @@ use super::header::WireError;
 use super::operation::{put_state, state};
 use crate::message::State;
 
-/// A record's bytes; the key is kept beside them.
+/// Returns the bytes of a record without its key.
 #[must_use]
 pub fn encode_record(record: &State) -> Vec<u8> {
     put_state(record).encode_to_vec()
 }
 
-/// What [`encode_record`] made.
+/// Reads the bytes that [`encode_record`] returned.
 ///
 /// # Errors
 ///
-/// [`WireError`] when it is none, or when its value is not the one whose digest it has.
+/// [`WireError`] if the bytes are no record, or if the value does not match the record's digest.
 pub fn decode_record(bytes: Bytes) -> Result<State, WireError> {
     state(body::State::decode(bytes).map_err(|_| WireError::Body("record"))?)
 }

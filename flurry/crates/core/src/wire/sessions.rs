@@ -8,7 +8,7 @@ use crate::message::{
     Control, Copies, List, Listed, Opened, OpenedSession, Owned, SESSIONS_OPENED_MAX,
 };
 
-/// What stands for [`Copies::Majority`] on the wire.
+/// The number that stands for [`Copies::Majority`] on the wire.
 const MAJORITY: u32 = 65_535;
 
 pub(super) fn put_open(
