@@ -146,7 +146,7 @@ mod chosen {
         CHOSEN.with(|chosen| chosen.set(bug));
     }
 
-    /// Whether this thread makes the mistake.
+    /// Returns whether this thread makes the mistake.
     #[must_use]
     pub fn planted(bug: Bug) -> bool {
         CHOSEN.with(Cell::get) == Some(bug)
@@ -156,7 +156,7 @@ mod chosen {
 #[cfg(feature = "planted-bugs")]
 pub use chosen::{plant, planted};
 
-/// Whether this mistake is made: never, in a build without the feature.
+/// Returns whether this mistake is made: never, in a build without the feature.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline]
 #[must_use]

@@ -89,7 +89,7 @@ pub struct SavedLife {
     pub through: WallNs,
 }
 
-/// What a server's disk held when it asked to join.
+/// The content of a server's disk when the server asked to join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Disk {
     /// The incarnation that the cluster last counted, as far as this disk knows.

@@ -221,7 +221,7 @@ pub enum Outcome {
     Malformed,
 }
 
-/// Where a message of a server or a router goes.
+/// The receiver of a message of a server or a router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// The sender of the message that this answers, by the driver's number.
@@ -361,9 +361,9 @@ pub enum Control {
     /// To a server: your lease begins at this time of your clock. The sender is a server; `None`
     /// stands for the controller. The time 0 grants nothing, and only shows that the ping arrived.
     Pong(Option<ServerId>, ConfigNumber, MonoNs),
-    /// Server to an old member: send me the records that I am to hold.
+    /// Server to another server: send me the records that I am to hold.
     Pull(Pull),
-    /// Old member to server: a part of these records.
+    /// Server to another server: a part of these records.
     Batch(Batch),
     /// Server to controller: I hold all my records in this configuration.
     Synced(Life, ConfigNumber),
@@ -390,7 +390,7 @@ pub enum Control {
     UseStream,
 }
 
-/// How a server leaves the cluster.
+/// An operator's decision about a server's place in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Departure {
     /// Its memory and its disk are gone for good, so that nobody waits for it.

@@ -1,4 +1,4 @@
-//! The committed protobuf code is what the written contract says.
+//! The committed protobuf code follows from the written contract.
 
 use std::path::Path;
 

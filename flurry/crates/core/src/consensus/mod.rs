@@ -241,7 +241,7 @@ pub struct Consensus {
     candidacy: Option<Candidacy>,
     leadership: Option<Leadership>,
     parts: Parts,
-    /// When each member was last heard.
+    /// The time of the last message of each member.
     heard_from: BTreeMap<MemberId, MonoNs>,
     random: u64,
     outbox: VecDeque<Output>,

@@ -1,8 +1,8 @@
 //! Changing the members without losing an acknowledged write.
 //!
-//! A change is two configurations: one in which the old and the new members both take writes and the
-//! new ones copy what they will hold, and one in which only the new ones remain. The second comes when
-//! every member goes by the first and has copied its part.
+//! A change is two configurations. In the first, the old and the new members both take writes, and
+//! the new ones copy the records that they are to hold. In the second, only the new ones remain.
+//! The second one follows when every member goes by the first and has copied its part.
 //!
 //! The controller counts out a silent server at once. Owners that do not know this yet may still
 //! get answers from the server while it has a lease: the server is *retiring*. The controller
@@ -293,8 +293,9 @@ impl Controller {
     }
 
     /// Returns the members to count out now: those that came back as another incarnation, and those
-    /// that were silent for a lease. A silent member stays if the members that may still have
-    /// leases could then grant each other new ones, or if it may be the last to have some key.
+    /// that were silent for a lease. A silent member stays if the counted-out servers that may
+    /// still have leases could then grant each other new ones. It also stays if it may be the last
+    /// to have some key.
     fn lost(&self, now: MonoNs, config: &Config) -> Vec<Member> {
         let restarted = |member: &Member| {
             let later = self.joining.get(&member.server);

@@ -45,7 +45,7 @@ const GAP_SHARE: u64 = 2;
 const _: () = assert!(LEASE_MIN.0 < LEASE_MAX.0 && AGAIN.0 < LEASE_MIN.0);
 const _: () = assert!(GAP_SHARE > 1, "a gap is shorter than a lease");
 
-/// Where a message of the controller goes.
+/// The receiver of a message of the controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// The sender of the message that this answers, by the driver's number.
@@ -81,7 +81,7 @@ pub struct ControllerParams {
     pub lease: DurationNs,
 }
 
-/// Why a controller cannot start.
+/// The reason why a controller cannot start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsError {
     /// No replicas, or too many.

@@ -39,7 +39,7 @@ use unstable::Unstable;
 /// The interval at which it repeats an unanswered message to the controller.
 const CONTROLLER_AGAIN: DurationNs = DurationNs::millis(50);
 
-/// Where a message of a portal goes.
+/// The receiver of a message of a portal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// Its router.

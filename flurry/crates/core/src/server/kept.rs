@@ -58,8 +58,8 @@ impl<M: StateMachine> Server<M> {
         self.kept.as_ref().map_or(0, |kept| kept.table.bytes())
     }
 
-    /// Drops the kept records, which makes room but requires more copying. Returns whether there
-    /// were any.
+    /// Drops the kept records that only a member could confirm. That makes room but requires more
+    /// copying. Returns whether there were any.
     pub(super) fn let_go_of_kept(&mut self) -> bool {
         let settled = self.kept.as_ref().is_some_and(|kept| kept.settled);
         settled && self.kept.take().is_some()

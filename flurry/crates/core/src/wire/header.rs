@@ -60,7 +60,7 @@ pub enum WireError {
         /// The value of the field.
         value: u64,
     },
-    /// The body is not what the header says.
+    /// The body does not fit the header.
     #[error("message: its body is no {0}")]
     Body(&'static str),
 }
