@@ -113,8 +113,8 @@ bugs! {
     ClockJumpIgnored = "clock-jump-ignored",
     /// A late copy of an opening that is over opens the session once more.
     LateOpenObeyed = "late-open-obeyed",
-    /// A takeover believes the first server though a refused write, or an earlier takeover, may have
-    /// reached the others.
+    /// A takeover believes the first server though a refused write, or an earlier takeover, may
+    /// have reached the others.
     FirstReplyBelieved = "first-reply-believed",
     /// A portal accepts writes without a bound on the bytes that some replica lacks.
     UnboundedBacklog = "unbounded-backlog",

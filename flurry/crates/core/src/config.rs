@@ -466,9 +466,9 @@ impl Config {
         DurationNs(u64::try_from(behind).unwrap_or(0))
     }
 
-    /// Returns the servers whose disks have come back and are waited for all the same, since they end
-    /// too long before the newest one, and by how much. The servers stopped at different times, or a
-    /// clock was wrong.
+    /// Returns the servers whose disks have come back too old, and by how much each ends before the
+    /// newest one. The cluster still waits for their disks. The servers stopped at different times,
+    /// or a clock was wrong.
     #[must_use]
     pub fn disks_behind(&self) -> Vec<(ServerId, DurationNs)> {
         let missing = self.disks_missing();

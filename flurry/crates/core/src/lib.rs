@@ -14,10 +14,10 @@
 //!
 //! # The check
 //!
-//! A sequence number alone cannot reveal that a replica has missed a write, unless numbers are dense
-//! for each key. So every operation names the version that it depends on: that of the key's previous
-//! write. A replica that has exactly this version has everything that came before, and its answer is
-//! the right one, whatever the others do. That is why one reply is enough.
+//! A sequence number alone cannot reveal that a replica has missed a write, unless numbers are
+//! dense for each key. So every operation names the version that it depends on: that of the key's
+//! previous write. A replica that has exactly this version has everything that came before, and its
+//! answer is the right one, whatever the others do. That is why one reply is enough.
 //!
 //! # Assertions
 //!

@@ -194,7 +194,8 @@ pub enum Outcome {
         /// The latest configuration in which all copies of some key may have been lost together.
         last_wipe: ConfigNumber,
     },
-    /// No replica has the version that the operation depends on, and the router holds no copy of it.
+    /// No replica has the version that the operation depends on, and the router holds no copy of
+    /// it.
     NobodyHas {
         /// The version that the request depends on.
         need: Version,

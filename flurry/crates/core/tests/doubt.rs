@@ -214,7 +214,8 @@ fn a_doubt_ends_for_a_key_that_a_caller_writes_who_knows_of_it() {
 fn a_doubt_of_which_no_caller_has_heard_outlives_owners_that_write_the_key_back() {
     let mut cluster = gateway_in_doubt();
     for nonce in 3..6 {
-        // The takeover writes the key back, and the owner ends before its caller hears of the doubt.
+        // The takeover writes the key back, and the owner ends before its caller hears of the
+        // doubt.
         refuse_doubt(&mut cluster);
         next_gateway(&mut cluster, nonce);
     }
@@ -244,7 +245,8 @@ fn a_key_that_is_written_after_a_loss_is_in_no_doubt_though_later_owners_only_re
 fn an_owner_that_closes_with_a_doubt_that_no_caller_heard_of_leaves_it_to_the_next() {
     let mut cluster = gateway_in_doubt();
     cluster.answer("new", &set("v"), Level::All);
-    // Nobody answers in time, so the caller hears that the outcome is unknown, and not of the doubt.
+    // Nobody answers in time, so the caller hears that the outcome is unknown, and not of the
+    // doubt.
     cluster.deaf = vec![0, 1, 2];
     let unheard = refuse_doubt(&mut cluster);
     cluster.pass(DurationNs::millis(600));

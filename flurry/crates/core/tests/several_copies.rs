@@ -1,4 +1,5 @@
-//! An owner that promises several copies of each write leaves doubt only if as many servers are lost.
+//! An owner that promises several copies of each write leaves doubt only if as many servers are
+//! lost.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 

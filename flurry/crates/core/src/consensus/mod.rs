@@ -1,19 +1,19 @@
 //! A group of controllers that agree on one state.
 //!
 //! The state is small and is written as a whole, so there is no log: each write replaces the one
-//! before. Every member keeps a [`Record`] on its disk: the highest ballot that it has promised, and the
-//! state that it has accepted, with its stamp (the ballot and version of the write).
+//! before. Every member keeps a [`Record`] on its disk: the highest ballot that it has promised,
+//! and the state that it has accepted, with its stamp (the ballot and version of the write).
 //!
-//! First, a member that has not heard from a leader for a while asks the others whether they would vote
-//! for it (a trial, which writes nothing). If enough would, it promises itself a new ballot and asks for
-//! votes. A member votes only for a candidate whose state is at least as new as its own. Second, the
-//! winner writes the state that it has again, under its own ballot: once a majority has that on disk, no
-//! state of an earlier leader can come back, and the winner leads. Third, each further write counts as
-//! stored when a majority has it on disk.
+//! First, a member that has not heard from a leader for a while asks the others whether they would
+//! vote for it (a trial, which writes nothing). If enough would, it promises itself a new ballot
+//! and asks for votes. A member votes only for a candidate whose state is at least as new as its
+//! own. Second, the winner writes the state that it has again, under its own ballot: once a
+//! majority has that on disk, no state of an earlier leader can come back, and the winner leads.
+//! Third, each further write counts as stored when a majority has it on disk.
 //!
-//! A leader is sure that it leads for less time after its last round of answers than the others wait
-//! before they vote. This rests on clocks that run about equally fast. What is stored does not: a
-//! deposed leader finds no majority, whatever the clocks do.
+//! After its last round of answers, a leader is sure that it leads for less time than the others
+//! wait before they vote. This rests on clocks that run about equally fast. Stored states are safe
+//! even if the clocks do not: a deposed leader finds no majority.
 //!
 //! A member without a state may be new. Or it may have lost its disk, and no longer know which
 //! states it acknowledged and which ballots it promised. So its vote counts only if all members

@@ -1,8 +1,8 @@
 //! A standby controller's record of messages that it receives while another one leads.
 //!
 //! Servers and owners report to all controllers. A controller that begins to lead knows from these
-//! reports how long a part has been silent, and need not wait for another lease before it counts a dead
-//! server out.
+//! reports how long a part has been silent, and need not wait for another lease before it counts a
+//! dead server out.
 
 use std::collections::BTreeMap;
 

@@ -198,8 +198,8 @@ impl Replica {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`] for a disk that is damaged or belongs to another group, or for numbers that do
-    /// not fit together.
+    /// [`SnapshotError`] for a disk that is damaged or belongs to another group, or for numbers
+    /// that do not fit together.
     pub fn new(
         now: MonoNs,
         params: ControllerParams,
@@ -226,8 +226,8 @@ impl Replica {
         })
     }
 
-    /// Handles a message; `sender` is the driver's number for the sender. A member that does not lead
-    /// answers no messages for the controller, and notes who sent them.
+    /// Handles a message; `sender` is the driver's number for the sender. A member that does not
+    /// lead answers no messages for the controller, and notes who sent them.
     pub fn handle_message(&mut self, now: MonoNs, sender: u64, message: Message) {
         self.hearing.wakes(now, self.params.lease);
         self.hearing.note(now, &message);

@@ -293,8 +293,8 @@ impl Controller {
         self.known(names).find(over).map(|it| it.epoch)
     }
 
-    /// Notes that an owner has reported that it lives. An owner that does not hear the controller counts
-    /// as silent since it last did. The time before this controller led does not count.
+    /// Notes that an owner has reported that it lives. An owner that does not hear the controller
+    /// counts as silent since it last did. The time before this controller led does not count.
     pub(super) fn owners_live(&mut self, now: MonoNs, sessions: &[Owned], unheard: DurationNs) {
         let heard = MonoNs(now.0.saturating_sub(unheard.0));
         let lived = heard.max(self.began.min(now));

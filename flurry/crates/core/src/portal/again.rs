@@ -99,9 +99,9 @@ impl Portal {
         }
     }
 
-    /// Returns a new number for an operation. For the servers nothing goes by the former one any more,
-    /// so that it holds back no proof of a loss; for the caller its number is stable when the new one
-    /// is.
+    /// Returns a new number for an operation. For the servers nothing goes by the former one any
+    /// more, so that it holds back no proof of a loss; for the caller its number is stable when the
+    /// new one is.
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
         assert!(
             !self.is_numbered && !self.operations.contains_key(&sequence),

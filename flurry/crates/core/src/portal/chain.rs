@@ -71,7 +71,8 @@ impl Chain {
         }
     }
 
-    /// Remembers a version that was refused or evicted, and forgets the oldest one beyond the bound.
+    /// Remembers a version that was refused or evicted, and forgets the oldest one beyond the
+    /// bound.
     pub(super) fn refuse(&mut self, version: Version) {
         if self.refused.len() == REFUSED_MAX {
             self.refused.pop_front();

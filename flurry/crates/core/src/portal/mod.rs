@@ -75,8 +75,8 @@ pub struct PortalParams {
     /// once.
     pub patience: DurationNs,
     /// Owners of these sessions notify a caller of a doubt about a key before they do for it what
-    /// rests on the key's value (see [`Submission::refuses_doubt`]). A value that was written after a
-    /// loss is then in doubt no more. All owners of a session must agree on this.
+    /// rests on the key's value (see [`Submission::refuses_doubt`]). A value that was written after
+    /// a loss is then in doubt no more. All owners of a session must agree on this.
     pub tells_first: bool,
     /// Servers that have each write that this owner acknowledges. With more than one, operations at
     /// a level that promises fewer are refused.

@@ -282,8 +282,8 @@ impl Portal {
             }
             self.drive_with(now, sequence, Version::NONE);
         } else if answered {
-            // Every server that had this acknowledged write has lost it. Operations that depend on it
-            // report the loss; the next owner must hear of it too.
+            // Every server that had this acknowledged write has lost it. Operations that depend on
+            // it report the loss; the next owner must hear of it too.
             self.never_settles = true;
             self.drop_operation(sequence);
         } else if planted(Bug::LossHidden) {

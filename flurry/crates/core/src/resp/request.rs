@@ -1,4 +1,5 @@
-//! Commands out of a stream of bytes, as Redis reads them: arrays of bulk strings, and inline words.
+//! Commands out of a stream of bytes, as Redis reads them: arrays of bulk strings, and inline
+//! words.
 //!
 //! A protocol error has the words of Redis, and ends its connection, because the parser cannot find
 //! the next command behind it.

@@ -17,7 +17,8 @@ const ENTRY_BYTES: usize = 64;
 /// Upper bound of the bytes that a listed version takes in a part, without its key.
 const LISTED_BYTES: usize = 32;
 
-/// Upper bound of the bytes that a session takes in a part: four numbers with their tags, and a length.
+/// Upper bound of the bytes that a session takes in a part: four numbers with their tags, and a
+/// length.
 const SESSION_BYTES: usize = 31;
 
 // A part of nothing but small things is a list that its reader takes.
@@ -59,8 +60,8 @@ impl<M: StateMachine> Server<M> {
         if config.number != pull.config || !config.has(server, incarnation) {
             return;
         }
-        // Records from the disk, and kept ones, are appended to the table. A scan that has begun does not
-        // see them.
+        // Records from the disk, and kept ones, are appended to the table. A scan that has begun
+        // does not see them.
         let grows = !self.kept_is_settled();
         let asks_for_keys = !matches!(pull.cursor, Cursor::Sessions(_));
         if self.restores().is_some() || (grows && asks_for_keys) {
@@ -129,8 +130,8 @@ impl<M: StateMachine> Server<M> {
         Some(self.table.len() as u64)
     }
 
-    /// Adds the keys that the joining server wants, from a place of the table downwards. It adds their
-    /// versions if that server has records of its own, and their records otherwise.
+    /// Adds the keys that the joining server wants, from a place of the table downwards. It adds
+    /// their versions if that server has records of its own, and their records otherwise.
     fn put_keys(&self, part: &mut Part, below: u64, lists: bool, wanted: impl Fn(&Key) -> bool) {
         let len = self.table.len();
         let end = usize::try_from(below).map_or(len, |below| below.min(len));

@@ -1,13 +1,14 @@
 //! What a server keeps of its memory when it is counted out while its process lives.
 //!
 //! The others went on without it, so it comes back as another incarnation. A record that it kept
-//! counts again in two cases. First, a member that has everything of the key lists the same version.
-//! Then its bytes need not travel. Second, the record is of a write that not every replica has had,
-//! and no member took an operation of the session since this server was counted out. Then nobody
-//! decided anything without it, and it may have the only copy of an acknowledged write. This case is
-//! left out when all replicas of some key were lost meanwhile: the owner is notified of that loss, and
-//! must not find a part of it again. The server drops all other records once it has copied everything:
-//! they may have been deleted meanwhile, and the members may have forgotten the deletion.
+//! counts again in two cases. First, a member that has everything of the key lists the same
+//! version. Then its bytes need not travel. Second, the record is of a write that not every replica
+//! has had, and no member took an operation of the session since this server was counted out. Then
+//! nobody decided anything without it, and it may have the only copy of an acknowledged write. This
+//! case is left out when all replicas of some key were lost meanwhile: the owner is notified of
+//! that loss, and must not find a part of it again. The server drops all other records once it has
+//! copied everything: they may have been deleted meanwhile, and the members may have forgotten the
+//! deletion.
 
 use super::Server;
 use super::join::Join;
@@ -38,8 +39,9 @@ impl<M: StateMachine> Server<M> {
             });
             return;
         };
-        // The server was counted out again before it had copied everything. `since` stays as it is, so
-        // the records that it has copied meanwhile are treated as if they were as old as the kept ones.
+        // The server was counted out again before it had copied everything. `since` stays as it is,
+        // so the records that it has copied meanwhile are treated as if they were as old as the
+        // kept ones.
         kept.settled = false;
         assert!(
             kept.since <= number,
@@ -109,8 +111,8 @@ impl<M: StateMachine> Server<M> {
         self.kept.as_mut()?.table.take(&self.machine, key)
     }
 
-    /// Takes up the record of a key if it is the listed one. Returns whether the server has at least
-    /// that version now.
+    /// Takes up the record of a key if it is the listed one. Returns whether the server has at
+    /// least that version now.
     pub(super) fn has_listed(&mut self, key: &Key, version: Version) -> bool {
         if self.version(key) >= version {
             return true;
