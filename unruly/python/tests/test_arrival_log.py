@@ -26,13 +26,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 HEADING = "First, quorum and all on the same operations"
 
 
-def analyse(path):
-    return numbers(path)
-
-
 def told(tmp_path, operations):
     """The one (cell, op) of a run of these operations."""
-    log = analyse(write_log(tmp_path / "run", operations)).arrival_log
+    log = numbers(write_log(tmp_path / "run", operations)).arrival_log
     assert log is not None
     (row,) = log.rows
     return row
@@ -129,7 +125,7 @@ def test_a_write_that_was_answered_at_a_quorum_was_never_on_one_replica_alone(tm
 def test_reads_have_no_exposure_and_unanswered_writes_none_either(tmp_path):
     unanswered = Operation("write", three(1, None, None, answered=2))
     operations = [Operation("read", three(1, 2, 3)), unanswered]
-    read, written = analyse(write_log(tmp_path / "run", operations)).arrival_log.rows
+    read, written = numbers(write_log(tmp_path / "run", operations)).arrival_log.rows
     assert (read.op, read.exposures) == ("read", ())
     assert [it.n for it in written.exposures] == [0, 0]
     assert written.unanswered == 1
@@ -143,7 +139,7 @@ def test_operations_of_another_number_of_replicas_and_hedges_are_left_out_and_co
     row = told(tmp_path, [whole, whole, two, hedge])
     assert (row.n, row.other_sizes, row.without_level) == (2, 1, 1)
     assert ms(row.wait("all").max) == 3.0
-    _, part = section(analyse(tmp_path / "run"))
+    _, part = section(numbers(tmp_path / "run", pictures=True))
     assert (
         "“write”: 1 operation more asked another number of replicas, and is left out." in part.lead
     )
@@ -214,23 +210,23 @@ def test_a_group_study_at_level_all_has_no_such_section(analysed):
 
 def test_a_run_whose_requests_have_one_copy_is_no_arrival_log(tmp_path):
     run = write_run(tmp_path / "run", kind="drive", agents=2, duration_s=5.0)
-    assert analyse(run).arrival_log is None
+    assert numbers(run).arrival_log is None
     alone = write_log(tmp_path / "alone", [write(Copy(0, 1, answered=True))] * 3)
-    assert analyse(alone).arrival_log is None
+    assert numbers(alone).arrival_log is None
     in_turn = [write(Copy(n, 1, answered=True), level="first") for n in range(3)]
-    assert analyse(write_log(tmp_path / "in turn", in_turn)).arrival_log is None
+    assert numbers(write_log(tmp_path / "in turn", in_turn)).arrival_log is None
 
 
 def test_at_level_all_a_copy_that_is_behind_tells_a_store(tmp_path):
     behind = [write(Copy(0, 1, "behind"), Copy(1, 2), Copy(2, 3), level="all")]
-    assert analyse(write_log(tmp_path / "run", behind)).arrival_log is not None
+    assert numbers(write_log(tmp_path / "run", behind)).arrival_log is not None
 
 
 def test_each_cell_has_its_own_number_of_replicas(tmp_path):
     five = [Copy(server, 10 + server, answered=server == 2) for server in range(5)]
     operations = [Operation("write", three(1, 2, 3), cell="3")] * 2
     operations += [write(*five, cell="5")] * 2
-    three_, five_ = analyse(write_log(tmp_path / "run", operations)).arrival_log.rows
+    three_, five_ = numbers(write_log(tmp_path / "run", operations)).arrival_log.rows
     assert (three_.cell, three_.replicas, ms(three_.wait("quorum").max)) == ("3", 3, 2.0)
     assert (five_.cell, five_.replicas, ms(five_.wait("quorum").max)) == ("5", 5, 12.0)
 
@@ -238,7 +234,7 @@ def test_each_cell_has_its_own_number_of_replicas(tmp_path):
 def test_a_large_matrix_is_not_told_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(findings, "KEYS_MOST", 1)
     operations = [Operation("write", three(1, 2, 3)), Operation("read", three(1, 2, 3))]
-    analysis = analyse(write_log(tmp_path / "run", operations))
+    analysis = numbers(write_log(tmp_path / "run", operations))
     assert analysis.arrival_log.rows == ()
     _, part = section(analysis)
     assert "2 cells and operations, where at most 1 are told" in part.lead[0]
@@ -265,7 +261,7 @@ def store(tmp_path_factory):
 
 
 def test_means_come_with_intervals_and_percentiles_as_the_sample_allows(store):
-    read, _ = analyse(store).arrival_log.rows
+    read, _ = numbers(store).arrival_log.rows
     quorum = read.wait("quorum")
     assert quorum.mean.low < quorum.mean.estimate < quorum.mean.high
     assert quorum.mean.n == quorum.n == 300
@@ -276,7 +272,7 @@ def test_means_come_with_intervals_and_percentiles_as_the_sample_allows(store):
 
 
 def test_the_summary_of_an_arrival_log_holds_to_its_schema(store, schema):
-    document = json.loads(json.dumps(summary(analyse(store)), allow_nan=False))
+    document = json.loads(json.dumps(summary(numbers(store)), allow_nan=False))
     schema.validate(document)
     read, written = document["arrival_log"]["rows"]
     assert [it["measure"] for it in written["waits"]] == ["first", "quorum", "all"]
@@ -296,7 +292,7 @@ def test_pictures_change_no_number(store):
 
 
 def test_the_verdict_says_what_waiting_costs(store):
-    lines = unruly.verdict(analyse(store), width=200).splitlines()
+    lines = unruly.verdict(numbers(store), width=200).splitlines()
     (line,) = [it for it in lines if it.startswith("same operations: write")]
     assert "3 replicas, n = 300, mean: first " in line
     assert line.endswith("; 1 of 1 quorum outliers gone at the first")
@@ -316,7 +312,7 @@ def test_spark_says_the_same_of_an_arrival_log(store):
 
 
 def test_the_page_tells_every_algorithm_its_n_and_its_interval(store):
-    by_caption, part = section(analyse(store))
+    by_caption, part = section(numbers(store, pictures=True))
     waits = by_caption["Every algorithm on the same operations"]
     row = said(waits, 2)
     assert (row["waits for"], row["operations"], row["never had it"]) == (
@@ -346,7 +342,7 @@ def test_the_page_tells_every_algorithm_its_n_and_its_interval(store):
 def test_a_curve_stays_at_the_share_of_its_outliers_until_they_come(tmp_path):
     """One in a hundred takes 900 ms: between 3 and 900 ms the curve of all is at 1 %."""
     operations = [Operation("write", three(1, 2, 3 if n % 100 else 900)) for n in range(200)]
-    _, part = section(analyse(write_log(tmp_path / "run", operations)))
+    _, part = section(numbers(write_log(tmp_path / "run", operations), pictures=True))
     spec = part.figures[0].panels[0].spec
     lines = spec["layer"][0]
     points = [it for it in spec["datasets"][lines["data"]["name"]] if it["measure"] == "all"]
@@ -365,7 +361,7 @@ def test_the_query_in_the_documents_gives_first_quorum_and_all(store, monkeypatc
     names = [column[0] for column in cursor.description]
     rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     assert [row["op"] for row in rows] == ["read", "write"]
-    for row, found in zip(rows, analyse(store).arrival_log.rows, strict=True):
+    for row, found in zip(rows, numbers(store).arrival_log.rows, strict=True):
         assert (row["replicas"], row["n"]) == (found.replicas, found.n)
         for wait in found.waits:
             assert row[f"{wait.measure}_never"] == wait.censored

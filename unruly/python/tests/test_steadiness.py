@@ -149,7 +149,7 @@ def test_recoveries_are_those_of_the_raw_rows(tmp_path, failed_share):
 def test_short_windows_are_those_of_the_raw_rows(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE)
     rows = _requests(run)
-    found = numbers(run).over_time.windows
+    found = numbers(run, pictures=True).over_time.windows
     first, last = int(rows["intended_ns"].min()), int(rows["intended_ns"].max())
     width = int(found["started_ns"].diff().iloc[1])
     assert width % 100_000_000 == 0
@@ -165,7 +165,7 @@ def test_short_windows_are_those_of_the_raw_rows(tmp_path):
 
 def test_a_request_that_never_came_back_leaves_after_the_longest_answered(tmp_path):
     run = write_run(tmp_path / "run", **DRIVE, failed_share=0.3)
-    found = numbers(run).over_time.windows
+    found = numbers(run, pictures=True).over_time.windows
     assert found["failed"].sum() > 1_000
     assert found["in_flight"].iloc[-1] < 300 * 0.1
 

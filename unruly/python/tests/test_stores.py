@@ -196,7 +196,7 @@ def struck(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(struck):
-    return numbers(struck)
+    return numbers(struck, pictures=True)
 
 
 @pytest.fixture(scope="module")
@@ -462,14 +462,14 @@ def _flow_title(analysis):
 
 
 def test_a_run_without_any_good_reply_says_so(analysed):
-    analysis = analysed(**DRIVE, failed_share=1.0)
+    analysis = analysed(pictures=True, **DRIVE, failed_share=1.0)
     assert _flow_title(analysis) == "No request was answered"
     (view,) = views_of([analysis])
     assert "Good replies a second, 0 to 0." in {it.alt for it in flow_figure(view).panels}
 
 
 def test_a_second_in_which_nothing_was_due_is_no_silence(analysed):
-    analysis = analysed(**{**DRIVE, "rate_hz": 0.5})
+    analysis = analysed(pictures=True, **{**DRIVE, "rate_hz": 0.5})
     assert analysis.stores.flow.latency.shape[0] < 20
     assert _flow_title(analysis) == "Good replies came all the time, and none failed"
 

@@ -84,7 +84,7 @@ pub struct Request {
     /// has lost all its replicas.
     pub opened_in: ConfigNumber,
     /// The time after which the router answers that the outcome is unknown.
-    pub patience: DurationNs,
+    pub timeout: DurationNs,
 }
 
 /// One copy of a request, for one receiver.
@@ -308,7 +308,7 @@ pub enum Control {
         nonce: u64,
         /// Silence of the present owner after which the controller grants this opening; 0 grants it
         /// at once.
-        patience: DurationNs,
+        timeout: DurationNs,
         /// Servers that have each write that the owner acknowledges.
         copies: Copies,
     },

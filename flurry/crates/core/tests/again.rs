@@ -48,7 +48,7 @@ fn owner_with(epoch: u32, keys_max: usize, drive_again: Option<DurationNs>) -> P
         keys_max,
         drive_again,
         heartbeat: None,
-        patience: DurationNs(0),
+        timeout: DurationNs(0),
         tells_first: false,
         copies: Copies::Count(1),
     };
@@ -93,7 +93,7 @@ fn submit(portal: &mut Portal, operation: &Operation) -> u64 {
         access: operation.access(),
         level: Level::First,
         at: WallNs(0),
-        patience: DurationNs::millis(1_000),
+        timeout: DurationNs::millis(1_000),
         sequence: None,
         refuses_doubt: false,
     };
@@ -165,7 +165,7 @@ fn a_router_that_knows_nothing_of_a_takeover_does_not_begin_it_once_more() {
         stable: Sequence(0),
         clean_since: None,
         opened_in: ConfigNumber(1),
-        patience: DurationNs::millis(1_000),
+        timeout: DurationNs::millis(1_000),
     };
     for (attempt, forgotten) in [(0, false), (1, true)] {
         let mut router = Router::new(RouterParams::default());
@@ -348,7 +348,7 @@ fn read_refused(portal: &mut Portal, key: &str, outcome: &Outcome) -> Arc<Reques
         access: Operation::Get.access(),
         level: Level::First,
         at: WallNs(0),
-        patience: DurationNs::millis(1_000),
+        timeout: DurationNs::millis(1_000),
         sequence: None,
         refuses_doubt: false,
     };

@@ -39,7 +39,7 @@ fn cluster(servers: Vec<Server<KeyValue>>, bytes_max: usize, keys_max: usize) ->
         keys_max,
         drive_again: None,
         heartbeat: Some(DurationNs::millis(500)),
-        patience: DurationNs(0),
+        timeout: DurationNs(0),
         tells_first: false,
         copies: Copies::Count(1),
     };
@@ -161,7 +161,7 @@ fn submission(key: &str, operation: &Operation, now: MonoNs) -> Submission {
         access: operation.access(),
         level: Level::First,
         at: WallNs(i64::try_from(now.0).unwrap()),
-        patience: DurationNs::millis(500),
+        timeout: DurationNs::millis(500),
         sequence: None,
         refuses_doubt: false,
     }
@@ -201,7 +201,7 @@ fn a_server_that_evicts_does_not_claim_that_a_key_never_was() {
             stable: Sequence(0),
             clean_since: None,
             opened_in: cluster.router.config().unwrap().number,
-            patience: DurationNs::millis(500),
+            timeout: DurationNs::millis(500),
         };
         let copy = Copy {
             request: Arc::new(request),

@@ -225,7 +225,7 @@ fn the_largest_cluster_in_the_middle_of_a_change_fits_a_datagram() {
             .map(|it| format!("{it}{}", "s".repeat(126)))
             .collect(),
         nonce: u64::MAX,
-        patience: DurationNs(0),
+        timeout: DurationNs(0),
         copies: flurry_core::message::Copies::Majority,
     };
     longest(&mut controller, open.clone());

@@ -26,11 +26,11 @@ fn members(cluster: &Cluster) -> usize {
 }
 
 /// Asks for the session as a standby with this silence limit, and returns whether it has to wait.
-fn waits(cluster: &mut Cluster, patience_ms: u64) -> bool {
+fn waits(cluster: &mut Cluster, timeout_ms: u64) -> bool {
     let open = Control::Open {
         names: vec!["calls".to_owned()],
         nonce: 77,
-        patience: DurationNs::millis(patience_ms),
+        timeout: DurationNs::millis(timeout_ms),
         copies: Copies::Count(1),
     };
     let answer = cluster.ask_controller(STANDBY, open);

@@ -63,7 +63,7 @@ fn refuse_doubt(cluster: &mut Cluster) -> u64 {
         access: increment.access(),
         level: Level::All,
         at: WallNs(1),
-        patience: DurationNs::millis(500),
+        timeout: DurationNs::millis(500),
         sequence: None,
         refuses_doubt: true,
     };

@@ -22,7 +22,7 @@ fn at(cluster: &mut Cluster, seconds: i64, operation: &Operation) -> Answer {
         access: operation.access(),
         level: Level::First,
         at: WallNs(seconds * SECOND),
-        patience: DurationNs::millis(500),
+        timeout: DurationNs::millis(500),
         sequence: None,
         refuses_doubt: false,
     };

@@ -30,7 +30,7 @@ fn sessions(first: usize, count: usize) -> Sessions {
     }
 }
 
-fn owner(cluster: &Cluster, nonce: u64, sessions: Sessions, patience: DurationNs) -> Portal {
+fn owner(cluster: &Cluster, nonce: u64, sessions: Sessions, timeout: DurationNs) -> Portal {
     let params = PortalParams {
         sessions,
         nonce,
@@ -39,7 +39,7 @@ fn owner(cluster: &Cluster, nonce: u64, sessions: Sessions, patience: DurationNs
         keys_max: 100,
         drive_again: None,
         heartbeat: Some(DurationNs::millis(100)),
-        patience,
+        timeout,
         tells_first: false,
         copies: Copies::Count(1),
     };
@@ -128,7 +128,7 @@ fn another_owner_takes_some_sessions_with_their_values_and_the_first_keeps_the_r
         access: Operation::Get.access(),
         level: Level::First,
         at: WallNs(0),
-        patience: DurationNs::millis(10),
+        timeout: DurationNs::millis(10),
         sequence: None,
         refuses_doubt: false,
     };
@@ -207,7 +207,7 @@ fn a_standby_waits_while_the_owner_of_one_of_its_sessions_lives() {
     let open = |names: &[&str]| Control::Open {
         names: names.iter().map(|&it| it.to_owned()).collect(),
         nonce: 9,
-        patience: DurationNs::millis(500),
+        timeout: DurationNs::millis(500),
         copies: Copies::Count(1),
     };
     let answer = cluster.ask_controller(STRANGER, open(&["new", "part-3"]));
@@ -226,7 +226,7 @@ fn no_sessions_or_too_many_are_refused() {
         let open = Control::Open {
             names: (0..count).map(|it| format!("it-{it}")).collect(),
             nonce: 9,
-            patience: DurationNs(0),
+            timeout: DurationNs(0),
             copies: Copies::Count(1),
         };
         let answer = cluster.ask_controller(STRANGER, open);

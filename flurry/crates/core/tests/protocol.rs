@@ -216,7 +216,7 @@ fn an_owner_that_closes_after_another_has_opened_hears_that_it_is_fenced() {
     cluster.pass(DurationNs::millis(50));
     assert!(
         cluster.is_stable(number),
-        "no server has anything to tell it"
+        "no server has anything to report to it"
     );
     let mut other = portal(cluster.now, 2);
     std::mem::swap(&mut other, &mut cluster.portal);
@@ -287,7 +287,7 @@ fn submission(key: &'static [u8], sequence: Option<u64>) -> Submission {
         access: operation.access(),
         level: Level::First,
         at: flurry_core::id::WallNs(0),
-        patience: DurationNs::millis(10),
+        timeout: DurationNs::millis(10),
         sequence,
         refuses_doubt: false,
     }

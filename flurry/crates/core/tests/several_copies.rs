@@ -123,7 +123,7 @@ fn a_level_that_promises_fewer_copies_is_refused() {
             access: Operation::Get.access(),
             level,
             at: WallNs(1),
-            patience: DurationNs::millis(500),
+            timeout: DurationNs::millis(500),
             sequence: None,
             refuses_doubt: false,
         };

@@ -14,11 +14,11 @@ use flurry_core::server::{Destination, Server};
 const STANDBY: u64 = 3000;
 
 /// Sends a standby's opening with this silence limit and returns the controller's answer.
-fn stand_by(cluster: &mut Cluster, patience: DurationNs) -> Option<Control> {
+fn stand_by(cluster: &mut Cluster, timeout: DurationNs) -> Option<Control> {
     let open = Control::Open {
         names: vec!["calls".to_owned()],
         nonce: 7,
-        patience,
+        timeout,
         copies: flurry_core::message::Copies::Count(1),
     };
     let answer = cluster.ask_controller(STANDBY, open);
@@ -37,17 +37,17 @@ fn lives(epoch: u32) -> Option<Control> {
 fn a_standby_waits_as_long_as_the_owner_says_that_it_lives() {
     let mut cluster = Cluster::open();
     // The owner reports every half second.
-    let patience = DurationNs::millis(600);
+    let timeout = DurationNs::millis(600);
     for _ in 0..50 {
         cluster.pass(DurationNs::millis(100));
-        assert_eq!(stand_by(&mut cluster, patience), lives(1));
+        assert_eq!(stand_by(&mut cluster, timeout), lives(1));
     }
     // From now on the owner sends no report.
     let start = cluster.now;
     while cluster.controller.owner_of("calls").unwrap().1 == Epoch(1) {
         cluster.now = cluster.now.after(DurationNs::millis(10));
         cluster.controller.handle_timeout(cluster.now);
-        let _ = stand_by(&mut cluster, patience);
+        let _ = stand_by(&mut cluster, timeout);
     }
     let waited = cluster.now.since(start);
     let within = DurationNs::millis(100)..=DurationNs::millis(610);
@@ -57,11 +57,11 @@ fn a_standby_waits_as_long_as_the_owner_says_that_it_lives() {
 #[test]
 fn a_standby_is_let_in_at_once_when_the_owner_has_closed() {
     let mut cluster = Cluster::open();
-    let patience = DurationNs::millis(3_600_000);
-    assert_eq!(stand_by(&mut cluster, patience), lives(1));
+    let timeout = DurationNs::millis(3_600_000);
+    assert_eq!(stand_by(&mut cluster, timeout), lives(1));
     cluster.portal.close(cluster.now);
     cluster.settle();
-    let opened = stand_by(&mut cluster, patience);
+    let opened = stand_by(&mut cluster, timeout);
     assert!(
         matches!(&opened, Some(Control::Opened(it)) if it.sessions[0].epoch == Epoch(2)),
         "{opened:?}"
@@ -71,11 +71,11 @@ fn a_standby_is_let_in_at_once_when_the_owner_has_closed() {
 #[test]
 fn a_controller_that_stood_still_does_not_count_the_owner_s_silence() {
     let mut cluster = Cluster::open();
-    let patience = DurationNs::millis(600);
-    assert_eq!(stand_by(&mut cluster, patience), lives(1));
+    let timeout = DurationNs::millis(600);
+    assert_eq!(stand_by(&mut cluster, timeout), lives(1));
     // The controller received no report meanwhile, and the standby's opening is the first message.
     cluster.now = cluster.now.after(DurationNs::millis(5_000));
-    assert_eq!(stand_by(&mut cluster, patience), lives(1));
+    assert_eq!(stand_by(&mut cluster, timeout), lives(1));
 }
 
 #[test]

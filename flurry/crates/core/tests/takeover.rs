@@ -75,7 +75,7 @@ impl Takeover {
             stable: Sequence(2),
             clean_since: None,
             opened_in: CONFIG,
-            patience: DurationNs::millis(1_000),
+            timeout: DurationNs::millis(1_000),
         };
         let copy = Copy {
             request: Arc::new(request),

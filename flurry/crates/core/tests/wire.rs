@@ -25,7 +25,7 @@ fn open(name: String, nonce: u64) -> Message {
     Message::Control(Control::Open {
         names: vec![name.clone(), name],
         nonce,
-        patience: DurationNs(nonce / 3),
+        timeout: DurationNs(nonce / 3),
         copies: if nonce.is_multiple_of(3) {
             Copies::Majority
         } else {

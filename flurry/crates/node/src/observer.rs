@@ -127,7 +127,7 @@ impl Observer {
             stable: Sequence(0),
             clean_since: None,
             opened_in: ConfigNumber(0),
-            patience: ASK_AGAIN,
+            timeout: ASK_AGAIN,
         });
         let copy = Copy {
             request,

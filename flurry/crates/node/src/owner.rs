@@ -112,7 +112,7 @@ pub(crate) struct OwnerParams {
     /// Period of its report to the controller that it lives.
     pub(crate) heartbeat: DurationNs,
     /// Silence of the present owner after which it takes the session; zero takes it at once.
-    pub(crate) patience: DurationNs,
+    pub(crate) timeout: DurationNs,
     /// See [`PortalParams::tells_first`].
     pub(crate) tells_first: bool,
     /// Servers that have each write that it acknowledges.
@@ -188,7 +188,7 @@ impl<C: Caller> Owner<C> {
             keys_max: params.keys_max,
             drive_again: ways.router.map(|_| DRIVE_AGAIN),
             heartbeat: Some(params.heartbeat),
-            patience: params.patience,
+            timeout: params.timeout,
             tells_first: params.tells_first,
             copies: params.copies,
         };

@@ -52,7 +52,7 @@ impl Owners {
         }
         let Message::Control(Control::Open {
             names,
-            patience: limit,
+            timeout: limit,
             ..
         }) = &message
         else {

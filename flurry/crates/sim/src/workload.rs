@@ -208,7 +208,7 @@ impl Workload {
                 access: asked.access,
                 level,
                 at,
-                patience: DurationNs(world.dice.between(200, 2_000) * MS),
+                timeout: DurationNs(world.dice.between(200, 2_000) * MS),
                 sequence: None,
                 refuses_doubt: session.refuses_doubt(&world.scenario, &key),
             };

@@ -404,7 +404,7 @@ impl World {
             keys_max: usize::try_from(crate::workload::KEYS_REMEMBERED).unwrap_or(6),
             drive_again: (!inside).then_some(DurationNs(40 * MS)),
             heartbeat: Some(HEARTBEAT),
-            patience: silence_limit,
+            timeout: silence_limit,
             tells_first: self.scenario.tells_first,
             copies,
         };

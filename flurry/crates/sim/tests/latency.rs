@@ -139,7 +139,7 @@ impl Callers {
             access: operation.access(),
             level: self.level,
             at: WallNs(i64::try_from(self.world.now).unwrap()),
-            patience: DurationNs(2_000 * MS),
+            timeout: DurationNs(2_000 * MS),
             sequence: None,
             refuses_doubt: false,
         };

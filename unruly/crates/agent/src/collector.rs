@@ -12,10 +12,10 @@ use crate::foreign::{Command, Foreign, Interval, Record, load_words, say_dropped
 use crate::ground::Ground;
 use crate::job::Job;
 use crate::role::{say_ready, say_ready_by};
-use crate::stream::{Cost, Flow, Rows, tell};
+use crate::stream::{Cost, Flow, Rows, log_event};
 
 /// To build a heap.
-const HELLO_PATIENCE: Duration = Duration::from_secs(45);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(45);
 /// The event that says so.
 const FAILED: &str = "load failed";
 const LOOK: Duration = Duration::from_millis(50);
@@ -139,7 +139,7 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
     match &begun {
         Ok(foreign) => say_ready_by(foreign.pid(), None, clock),
         Err(text) => {
-            tell(events, FAILED, text, clock);
+            log_event(events, FAILED, text, clock);
             say_ready(None, clock);
         }
     }
@@ -152,7 +152,7 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
     if let Ok(foreign) = begun
         && let Some(text) = listen(ground, foreign, start_ns)?
     {
-        tell(events, FAILED, &text, clock);
+        log_event(events, FAILED, &text, clock);
     }
     inbox.wait_for_stop();
     say_done(None);
@@ -163,7 +163,7 @@ fn begin(ground: Ground<'_>) -> Result<Foreign, String> {
     let words = [vec!["collector".to_owned()], load_words(ground.job)].concat();
     let mut foreign = Foreign::start(ground, &words).map_err(|error| format!("{error:#}"))?;
     let hello = |record: &Record| matches!(record, Record::Hello { .. }).then_some(());
-    foreign.wait_for(ground.inbox, HELLO_PATIENCE, hello)?;
+    foreign.wait_for(ground.inbox, HELLO_TIMEOUT, hello)?;
     Ok(foreign)
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A stranger must say a valid request within this time.
-const STRANGER_PATIENCE_NS: i64 = 5_000_000_000;
+const STRANGER_TIMEOUT_NS: i64 = 5_000_000_000;
 /// Strangers at one time; one more closes the oldest.
 const STRANGERS_MAX: usize = 256;
 /// Connections at one time, of all kinds; each has a thread.
@@ -95,7 +95,7 @@ impl Door {
     pub(crate) fn close_silent_strangers(&self, now_ns: i64) -> Option<i64> {
         let mut next_ns = None;
         for guest in self.guests.values().filter(|guest| guest.is_stranger()) {
-            let end_ns = guest.accepted_ns + STRANGER_PATIENCE_NS;
+            let end_ns = guest.accepted_ns + STRANGER_TIMEOUT_NS;
             if end_ns <= now_ns {
                 guest.close();
             } else {
@@ -149,7 +149,7 @@ mod tests {
         let mut door = Door::default();
         let (mut outside, inside) = pair(&listener);
         let (number, _) = door.enter(inside, 7).unwrap();
-        let end_ns = 7 + STRANGER_PATIENCE_NS;
+        let end_ns = 7 + STRANGER_TIMEOUT_NS;
         assert_eq!(door.close_silent_strangers(8), Some(end_ns));
         assert!(!is_closed(&mut outside));
         assert_eq!(door.close_silent_strangers(end_ns), None);

@@ -128,8 +128,8 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
 /// A peer as its client reaches it, and what the bytes of that way mean.
 pub(crate) type Reached = (Peer, Box<dyn Target>);
 
-/// How long a copy is known after its intended time.
-pub(crate) fn patience_ns(mesh: &Mesh) -> i64 {
+/// Returns for how long after its scheduled time the engine knows a copy.
+pub(crate) fn longest_wait_ns(mesh: &Mesh) -> i64 {
     nanoseconds(mesh.timeout).saturating_mul(1 + LINGER_TIMEOUTS)
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn ask(
         repeat: job.repeat,
         level: None,
         timeout_ns,
-        linger_ns: patience_ns(mesh) - timeout_ns,
+        linger_ns: longest_wait_ns(mesh) - timeout_ns,
         in_flight: mesh.in_flight as usize,
         retries: 0,
         bins: false,

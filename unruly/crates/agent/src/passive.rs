@@ -74,7 +74,7 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
             };
             spool.append(&row)?;
         }
-        watch.tell(events, clock);
+        watch.report(events, clock);
         if (now_ns - due_ns) * LATE_SHARE > period_ns {
             let late = (
                 clock.column(MonoNs(due_ns)),

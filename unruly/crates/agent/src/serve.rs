@@ -26,7 +26,7 @@ const SOCKET_BUFFER_BYTES: usize = 16 << 20;
 /// A receive takes so much at once; messages that are longer get room of their own.
 const RECEIVE_BYTES: usize = 128 << 10;
 /// A peer that has not read its replies for so long, with full buffers, is closed.
-const SEND_PATIENCE: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the thread of the datagrams looks whether to stop.
 const STOP_PERIOD: Duration = Duration::from_millis(200);
 /// Threads of connections need little.
@@ -144,7 +144,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     set_buffers(stream.as_fd(), SOCKET_BUFFER_BYTES);
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(SEND_PATIENCE))
+    stream.set_write_timeout(Some(SEND_TIMEOUT))
 }
 
 impl Service {

@@ -69,7 +69,7 @@ impl Watch {
     }
 
     /// Writes the observed events to the trace.
-    pub(crate) fn tell(&self, events: &mut Events, clock: &Clock) {
+    pub(crate) fn report(&self, events: &mut Events, clock: &Clock) {
         for seen in self.seen.try_iter() {
             let span = [seen.started_ns, seen.ended_ns].map(|at| clock.column(MonoNs(at)));
             events.add_of(&seen.process, seen.kind, None, (span[0], Some(span[1])));
@@ -82,7 +82,7 @@ impl Watch {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.tell(events, clock);
+        self.report(events, clock);
     }
 }
 

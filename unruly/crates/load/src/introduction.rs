@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::targets::tests::driver_of;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Returns the result for a server that answers a Redis greeting like this, or hangs up.
     fn met(answer: Option<&'static [u8]>) -> Result<(), String> {
@@ -256,7 +256,7 @@ mod tests {
             }
         });
         let driver = driver_of(&format!("url = \"redis://{address}\""), None).unwrap();
-        let met = introduce(driver.as_ref(), PATIENCE);
+        let met = introduce(driver.as_ref(), TIMEOUT);
         server.join().unwrap();
         met.map_err(|error| error.to_string().replace(&address.to_string(), "PLACE"))
     }
@@ -287,9 +287,7 @@ mod tests {
         // Not a port that was free a moment ago: another test may listen there by now.
         let free = "127.0.0.1:1";
         let driver = driver_of(&format!("url = \"redis://{free}\""), None).unwrap();
-        let said = introduce(driver.as_ref(), PATIENCE)
-            .unwrap_err()
-            .to_string();
+        let said = introduce(driver.as_ref(), TIMEOUT).unwrap_err().to_string();
         assert!(said.contains("nothing listens there"), "{said}");
     }
 
@@ -298,7 +296,7 @@ mod tests {
         let command = "url = \"program:sh -c '[ $UNRULY_PASSWORD = secret ] && echo unruly 1'\"";
         for (password, met) in [(Some("secret"), true), (Some("other"), false)] {
             let driver = driver_of(command, password).unwrap();
-            assert_eq!(introduce(driver.as_ref(), PATIENCE).is_ok(), met);
+            assert_eq!(introduce(driver.as_ref(), TIMEOUT).is_ok(), met);
         }
     }
 
@@ -306,7 +304,7 @@ mod tests {
     fn a_program_is_met_when_it_says_that_it_is_ready() {
         let met = |command: &str| {
             let driver = driver_of(&format!("url = \"program:{command}\""), None).unwrap();
-            introduce(driver.as_ref(), PATIENCE).map_err(|error| error.to_string())
+            introduce(driver.as_ref(), TIMEOUT).map_err(|error| error.to_string())
         };
         assert_eq!(met("echo unruly 1"), Ok(()));
         let said = met("true").unwrap_err();

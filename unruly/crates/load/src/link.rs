@@ -29,7 +29,7 @@ const BACKOFF_MAX_NS: i64 = 2_000_000_000;
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
 
 /// How long a receive that waits takes at most: what a wake-up from another thread waits for.
-pub(crate) const RECEIVE_PATIENCE_MS: i64 = 10;
+pub(crate) const RECEIVE_TIMEOUT_MS: i64 = 10;
 
 /// Where a connection leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -362,7 +362,7 @@ fn prepare(socket: &Socket) -> io::Result<()> {
     let _ = enable_stamps(socket.as_fd());
     set_buffers(socket.as_fd(), SOCKET_BUFFER_BYTES);
     socket.set_read_timeout(Some(Duration::from_millis(
-        RECEIVE_PATIENCE_MS.unsigned_abs(),
+        RECEIVE_TIMEOUT_MS.unsigned_abs(),
     )))
 }
 

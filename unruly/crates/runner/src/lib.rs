@@ -52,7 +52,7 @@ use trial::{Trial, TrialEnd};
 const TIMES_FILE: &str = "times.txt";
 
 /// How long a store may take to answer before a run.
-const MEET_PATIENCE: Duration = Duration::from_secs(20);
+const MEET_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the command line says of a run.
 #[derive(Debug, Clone, Default)]
@@ -247,7 +247,7 @@ fn meet_store(drive: &Drive, password: Option<&Secret>) -> Result<()> {
         return Ok(());
     };
     let driver = driver_of(store, drive, drive.transport, password)?;
-    Ok(introduce(driver.as_ref(), MEET_PATIENCE)?)
+    Ok(introduce(driver.as_ref(), MEET_TIMEOUT)?)
 }
 
 fn driver_of(
@@ -273,7 +273,7 @@ fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) 
         return Ok(());
     }
     let driver = driver_of(store, drive, Transport::Tcp, password)?;
-    let Ok(Some(found)) = foreign(driver.as_ref(), MEET_PATIENCE) else {
+    let Ok(Some(found)) = foreign(driver.as_ref(), MEET_TIMEOUT) else {
         return Ok(());
     };
     let url = &store.url;

@@ -22,7 +22,7 @@ use crate::services::held::Holder;
 const LEAD_NS: i64 = 300_000_000;
 /// Time to end for the processes of a trial that was given up: longer than an agent waits for its
 /// JVM.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(7);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// The processes of a trial, on their hosts.
 pub(super) struct Processes {
@@ -224,7 +224,7 @@ impl Drop for Processes {
     /// removes its memory and files. One that does not end is ended with everything that it started.
     fn drop(&mut self) {
         self.children.iter_mut().for_each(Child::hang_up);
-        let until = Instant::now() + LEAVE_PATIENCE;
+        let until = Instant::now() + LEAVE_TIMEOUT;
         while !self.children.iter_mut().all(|it| it.process.reap()) && Instant::now() < until {
             std::thread::sleep(LOOK_PERIOD);
         }

@@ -29,11 +29,11 @@ const SILENCE_NS: i64 = 20_000_000_000;
 const LATE_TIMEOUTS: i64 = 16;
 /// A process that is not ready by then never will be: two virtual machines, one after the other, have what they
 /// wait for behind them.
-const READY_PATIENCE: Duration = Duration::from_secs(150);
+const READY_TIMEOUT: Duration = Duration::from_secs(150);
 /// Time for open replies after a person stops the run, in nanoseconds.
-const STOP_PATIENCE_NS: i64 = 1_000_000_000;
+const STOP_TIMEOUT_NS: i64 = 1_000_000_000;
 /// Time for writing the last segments after `stop`.
-const END_PATIENCE: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the runner checks its processes if none reports.
 pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
@@ -175,7 +175,7 @@ impl<'a> Trial<'a> {
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
-        let until = Instant::now() + READY_PATIENCE;
+        let until = Instant::now() + READY_TIMEOUT;
         while self
             .processes
             .children
@@ -212,7 +212,7 @@ impl<'a> Trial<'a> {
                 bail!(
                     "{}: not ready after {} s; wanted all processes ready; hint: see {}",
                     late.join(", "),
-                    READY_PATIENCE.as_secs(),
+                    READY_TIMEOUT.as_secs(),
                     self.run.directory.join("logs").display()
                 );
             }
@@ -239,7 +239,7 @@ impl<'a> Trial<'a> {
                 progress.note("stopping; the measurements so far are kept");
                 self.stopped = true;
                 self.processes.finish();
-                latest_ns = monotonic().0 + STOP_PATIENCE_NS;
+                latest_ns = monotonic().0 + STOP_TIMEOUT_NS;
             }
             if monotonic().0 > latest_ns {
                 if !self.stopped {
@@ -386,7 +386,7 @@ impl<'a> Trial<'a> {
         for child in &mut self.processes.children {
             child.say("stop");
         }
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while Instant::now() < until {
             let mut all = true;
             for child in &mut self.processes.children {
@@ -406,7 +406,7 @@ impl<'a> Trial<'a> {
                 let name = self.processes.children[number].job.name.clone();
                 self.broken.push(format!(
                     "{name} did not stop within {} s",
-                    END_PATIENCE.as_secs()
+                    END_TIMEOUT.as_secs()
                 ));
                 self.processes.children[number].process.end();
             }

@@ -217,7 +217,7 @@ impl EnetWriter {
 }
 
 impl Writer for EnetWriter {
-    fn write(&mut self, message: &[u8], _patience: Duration) -> io::Result<Sent> {
+    fn write(&mut self, message: &[u8], _timeout: Duration) -> io::Result<Sent> {
         self.send(message)?;
         self.since_turn += 1;
         if self.since_turn == MESSAGES_A_TURN {

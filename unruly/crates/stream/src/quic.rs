@@ -28,7 +28,7 @@ const STRANGER: VarInt = VarInt::from_u32(1);
 /// Most handshakes, connections and streams that may wait to be identified, for each of the three.
 const CANDIDATES_MAX: usize = 16;
 /// Time limit for a handshake. Its packets may wait for a while when the load competes for the CPU.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(2);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of the keep-alive packets. A connection that is silent for 30 s is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Most bytes that one read returns.
@@ -197,7 +197,7 @@ impl QuicReader {
                 if let Ok(connecting) = incoming.accept() {
                     add(
                         &mut strangers.handshakes,
-                        (now + HANDSHAKE_PATIENCE, connecting),
+                        (now + HANDSHAKE_TIMEOUT, connecting),
                     );
                 }
             }

@@ -16,7 +16,7 @@ use unruly_stream::{
 
 const MESSAGES: u64 = 3_000;
 const COOKIE: u32 = 77;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// QUIC and ENet drop a peer that is silent for 30 s.
 const SILENCE: Duration = Duration::from_secs(32);
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -32,7 +32,7 @@ fn options(protocol: Protocol, message_bytes: usize) -> Options {
 
 /// Writes messages after a silence. Tries again when the protocol is full.
 fn write_after(options: &Options, to: SocketAddr, messages: u64, silence: Duration) {
-    let mut writer = connect(options, &[to], PATIENCE).expect("a reader is there");
+    let mut writer = connect(options, &[to], TIMEOUT).expect("a reader is there");
     let until = Instant::now() + silence;
     while Instant::now() < until {
         let turn = Duration::from_millis(20);
@@ -50,11 +50,11 @@ fn write_after(options: &Options, to: SocketAddr, messages: u64, silence: Durati
         header.write(options.cookie, &mut message);
         if end {
             writer
-                .finish(&message, PATIENCE)
+                .finish(&message, TIMEOUT)
                 .expect("the reader has all");
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while writer
             .write(&message, Duration::from_millis(20))
             .expect("the stream goes on")
@@ -86,7 +86,7 @@ fn stream_after(
     let own = options.clone();
     let writing = std::thread::spawn(move || write_after(&own, at, messages, silence));
     let (mut account, mut stamped, mut said) = (Account::default(), 0, None);
-    let until = Instant::now() + PATIENCE + silence;
+    let until = Instant::now() + TIMEOUT + silence;
     loop {
         let received = reader
             .read(
@@ -207,10 +207,10 @@ fn strangers_that_are_silent_or_go_do_not_hold_the_stream_up() {
         let (go, may_go) = mpsc::channel::<()>();
         // The first stranger begins a message and stays silent. The second connects and leaves.
         let silent = std::thread::spawn(move || {
-            let mut begun = connect(&options(protocol, 100), &[at], PATIENCE).unwrap();
+            let mut begun = connect(&options(protocol, 100), &[at], TIMEOUT).unwrap();
             let word = [7; 100];
-            assert_eq!(begun.write(&word, PATIENCE).unwrap(), Sent::Taken);
-            drop(connect(&options(protocol, 2_000), &[at], PATIENCE).unwrap());
+            assert_eq!(begun.write(&word, TIMEOUT).unwrap(), Sent::Taken);
+            drop(connect(&options(protocol, 2_000), &[at], TIMEOUT).unwrap());
             come.send(()).unwrap();
             let _ = may_go.recv();
             drop(begun);
@@ -227,7 +227,7 @@ fn strangers_that_are_silent_or_go_do_not_hold_the_stream_up() {
         }
         let writing = std::thread::spawn(move || write(&own, at, 100));
         let (mut account, mut said) = (Account::default(), None);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         // The reader acknowledges the end while it reads.
         while said.is_none() || !writing.is_finished() {
             assert!(Instant::now() < until, "{} is held up", protocol.name());

@@ -16,7 +16,7 @@ use crate::table_spool::seal_lines;
 use crate::tally_page::{self, LastTally};
 
 /// How long recovery waits for the writers. Processes whose runner died end within seconds.
-const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
+const WRITERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What recovery did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
         return Ok(Recovery::default());
     }
     let _lock = RunLock::take(directory)?;
-    let _alone = WriterLock::alone(directory, WRITERS_PATIENCE)?;
+    let _alone = WriterLock::alone(directory, WRITERS_TIMEOUT)?;
     let mut recovery = Recovery::default();
     let mut ends = Ends::new();
     for (table, path) in leftovers(directory) {

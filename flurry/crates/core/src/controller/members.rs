@@ -80,9 +80,9 @@ impl Controller {
     /// Advances the first configuration, a change of the members and the openings as far as
     /// possible.
     pub(super) fn progress(&mut self, now: MonoNs) {
-        let patience = DurationNs(4 * self.lease().0);
+        let timeout = DurationNs(4 * self.lease().0);
         self.joining
-            .retain(|_, (_, heard)| now.since(*heard) <= patience);
+            .retain(|_, (_, heard)| now.since(*heard) <= timeout);
         if self.config.is_none() {
             self.first_config(now);
             return;
@@ -204,7 +204,7 @@ impl Controller {
             return;
         };
         for life in self.behind(&config) {
-            self.tell(life, Control::Config(Arc::clone(&config)));
+            self.notify(life, Control::Config(Arc::clone(&config)));
         }
     }
 
@@ -233,8 +233,8 @@ impl Controller {
             self.note_last_grants();
         }
         let lease = self.lease().0;
-        let patience = DurationNs(lease + lease / DRIFT_SHARE);
-        let over = |since: Option<MonoNs>| since.is_some_and(|at| now.since(at) > patience);
+        let timeout = DurationNs(lease + lease / DRIFT_SHARE);
+        let over = |since: Option<MonoNs>| since.is_some_and(|at| now.since(at) > timeout);
         let before = self.retiring.len();
         self.retiring
             .retain(|_, it| !over(it.last_grant) && !over(it.ended));

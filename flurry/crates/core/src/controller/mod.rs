@@ -297,12 +297,12 @@ impl Controller {
             Control::Open {
                 names,
                 nonce,
-                patience,
+                timeout,
                 copies,
             } => {
                 let opening = Opening {
                     nonce,
-                    patience,
+                    timeout,
                     copies: copies.of(self.params.replicas),
                 };
                 self.open(now, sender, &names, opening);
@@ -389,7 +389,7 @@ impl Controller {
         self.outbox.push_back(output);
     }
 
-    fn tell(&mut self, life: Life, control: Control) {
+    fn notify(&mut self, life: Life, control: Control) {
         let address = self.address_of(life);
         let to = Destination::Server(life.endpoint, address);
         self.outbox

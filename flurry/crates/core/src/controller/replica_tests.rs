@@ -351,7 +351,7 @@ fn what_a_leader_says_waits_for_the_write_before_it() {
         Message::Control(Control::Open {
             names: vec![format!("session-{nonce}")],
             nonce,
-            patience: DurationNs(0),
+            timeout: DurationNs(0),
             copies: Copies::Count(1),
         })
     };
@@ -435,11 +435,11 @@ fn a_new_leader_knows_from_before_for_how_long_an_owner_has_been_silent() {
     assert_eq!(owner.unwrap().1, Epoch(2), "{told:?}");
 }
 
-fn open(nonce: u64, patience_ns: u64) -> Control {
+fn open(nonce: u64, timeout_ns: u64) -> Control {
     Control::Open {
         names: vec!["calls".to_owned()],
         nonce,
-        patience: DurationNs(patience_ns),
+        timeout: DurationNs(timeout_ns),
         copies: Copies::Count(1),
     }
 }

@@ -152,7 +152,7 @@ pub(super) struct Opening {
     /// Chosen by the portal, so that a repetition gets the same epoch.
     pub(super) nonce: u64,
     /// Silence of the present owner after which the opening is granted.
-    pub(super) patience: DurationNs,
+    pub(super) timeout: DurationNs,
     /// The fewest servers that have a write when the owner acknowledges it.
     pub(super) copies: u8,
 }
@@ -275,7 +275,7 @@ impl Controller {
         let listening = self.listening;
         let lives = |it: &&Session| {
             let silent = now.since(it.heard.max(listening));
-            it.nonce != nonce && !it.closed && silent < asked.patience
+            it.nonce != nonce && !it.closed && silent < asked.timeout
         };
         let owner = self.known(names).find(lives).map(|it| it.epoch);
         let owner = owner.filter(|_| !planted(Bug::StandbyImpatient));
@@ -389,7 +389,7 @@ impl Controller {
             );
             let epoch = session.epoch;
             for life in self.lives() {
-                self.tell(life, Control::Fence(*id, epoch));
+                self.notify(life, Control::Fence(*id, epoch));
             }
         }
     }
@@ -414,7 +414,7 @@ impl Controller {
     /// Sends the epochs to members that have not acknowledged them.
     pub(super) fn fence_again(&mut self) {
         let lives = self.lives();
-        let mut tell = Vec::new();
+        let mut notify = Vec::new();
         for (id, session) in &mut self.sessions {
             session.fenced.retain(|life| lives.contains(life));
             if session.fenced.len() == lives.len() {
@@ -422,16 +422,16 @@ impl Controller {
             }
             for life in &lives {
                 if !session.fenced.contains(life) {
-                    tell.push((*life, *id, session.epoch));
+                    notify.push((*life, *id, session.epoch));
                 }
             }
             // The messages of a round are bounded: the others follow in the next round.
-            if tell.len() > 4096 {
+            if notify.len() > 4096 {
                 break;
             }
         }
-        for (life, id, epoch) in tell {
-            self.tell(life, Control::Fence(id, epoch));
+        for (life, id, epoch) in notify {
+            self.notify(life, Control::Fence(id, epoch));
         }
     }
 

@@ -300,7 +300,7 @@ impl Portal {
             stable,
             clean_since: None,
             opened_in: ConfigNumber(0),
-            patience: pending.submission.patience,
+            timeout: pending.submission.timeout,
         };
         let operation = Operation {
             request: Arc::new(request),
@@ -359,7 +359,7 @@ impl Portal {
             clean_since: clean_since.or(Some(id.epoch)).filter(|_| untouched),
             opened_in,
             // A takeover has no timeout: the operation that waits for it has its own.
-            patience: crate::id::DurationNs(u64::MAX / 4),
+            timeout: crate::id::DurationNs(u64::MAX / 4),
         };
         let operation = Operation {
             request: Arc::new(request),

@@ -73,7 +73,7 @@ pub struct PortalParams {
     pub heartbeat: Option<DurationNs>,
     /// Silence of the present owners after which this portal takes the sessions; zero takes them at
     /// once.
-    pub patience: DurationNs,
+    pub timeout: DurationNs,
     /// Owners of these sessions notify a caller of a doubt about a key before they do for it what
     /// rests on the key's value (see [`Submission::refuses_doubt`]). A value that was written after
     /// a loss is then in doubt no more. All owners of a session must agree on this.
@@ -97,7 +97,7 @@ pub struct Submission {
     /// The owner's time.
     pub at: WallNs,
     /// The time after which the portal reports that the outcome is unknown.
-    pub patience: DurationNs,
+    pub timeout: DurationNs,
     /// The caller's own number; `None` for the next one.
     pub sequence: Option<u64>,
     /// True if the operation must not be done when its answer could rest on an older value than was
@@ -461,7 +461,7 @@ impl Portal {
         // The owner's time never goes back, whatever its clock does.
         self.at = self.at.max(submission.at);
         submission.at = self.at;
-        let deadline = now.after(submission.patience);
+        let deadline = now.after(submission.timeout);
         let pending = Pending {
             sequence: self.last,
             deadline,
@@ -656,7 +656,7 @@ impl Portal {
             Life::Opening(_) => Control::Open {
                 names: self.params.sessions.names.clone(),
                 nonce: self.params.nonce,
-                patience: self.params.patience,
+                timeout: self.params.timeout,
                 copies: self.params.copies,
             },
             Life::Closing => {

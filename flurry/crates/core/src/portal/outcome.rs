@@ -155,7 +155,7 @@ impl Portal {
             answer,
             tail_unknown,
         };
-        self.tell(sequence, outcome);
+        self.notify(sequence, outcome);
         if access == Access::Read {
             self.drop_operation(sequence);
         }
@@ -346,7 +346,7 @@ impl Portal {
                 access,
                 level: operation.request.level,
                 at: operation.request.at,
-                patience: operation.request.patience,
+                timeout: operation.request.timeout,
                 sequence: None,
                 refuses_doubt: operation.refuses_doubt,
             },
@@ -410,7 +410,7 @@ impl Portal {
             self.waiting.remove(&pending.sequence);
             self.end_waiting(&pending, outcome.clone());
         }
-        self.tell(sequence, outcome);
+        self.notify(sequence, outcome);
         self.drop_operation(sequence);
     }
 
@@ -450,7 +450,7 @@ impl Portal {
             {
                 chain.end_update();
             }
-            self.tell(id.sequence, Outcome::Unknown);
+            self.notify(id.sequence, Outcome::Unknown);
         }
         let number = self.number_told(id.sequence);
         self.drop_operation(id.sequence);
@@ -465,7 +465,7 @@ impl Portal {
         if let Some(operation) = self.operations.get(&sequence) {
             let key = operation.request.key.clone();
             let read = operation.access == Access::Read;
-            self.tell(sequence, Outcome::Unknown);
+            self.notify(sequence, Outcome::Unknown);
             if read {
                 if let Some(chain) = self.keys.get_mut(&key) {
                     chain.end_read();
@@ -600,7 +600,7 @@ impl Portal {
         self.deadlines.retain(|(_, sequence)| under_way(sequence));
     }
 
-    fn tell(&mut self, sequence: Sequence, outcome: Outcome) {
+    fn notify(&mut self, sequence: Sequence, outcome: Outcome) {
         if let Some(operation) = self.operations.get_mut(&sequence)
             && !operation.told
         {

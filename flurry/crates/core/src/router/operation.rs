@@ -194,7 +194,7 @@ impl InFlight {
             "the router chooses when it takes an operation, and not once more for each reply"
         );
         Self {
-            deadline: now.after(request.patience),
+            deadline: now.after(request.timeout),
             request,
             level,
             portal,

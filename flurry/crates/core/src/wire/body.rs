@@ -50,7 +50,7 @@ pub struct Request {
     pub clean_since: u32,
     /// For the router: timeout of the operation.
     #[prost(uint64, tag = "9")]
-    pub patience_ns: u64,
+    pub timeout_ns: u64,
     /// For a takeover: clean_since held in this configuration.
     #[prost(uint32, tag = "10")]
     pub opened_in: u32,
@@ -310,7 +310,7 @@ pub struct Open {
     pub nonce: u64,
     /// Silence of the present owner after which the opening is granted; 0 grants it at once.
     #[prost(fixed64, tag = "3")]
-    pub patience_ns: u64,
+    pub timeout_ns: u64,
     /// Fewest servers that have each write that the owner acknowledges: 0 is one, and 65535 a majority of
     /// the replicas.
     #[prost(uint32, tag = "4")]

@@ -223,9 +223,9 @@ fn kind(control: &Control) -> Body {
         Control::Open {
             names,
             nonce,
-            patience,
+            timeout,
             copies,
-        } => Body::Open(sessions::put_open(names, *nonce, *patience, *copies)),
+        } => Body::Open(sessions::put_open(names, *nonce, *timeout, *copies)),
         Control::OwnerLives { nonce, epoch } => Body::OwnerLives(body::OwnerLives {
             nonce: *nonce,
             epoch: epoch.0,

@@ -14,13 +14,13 @@ const MAJORITY: u32 = 65_535;
 pub(super) fn put_open(
     names: &[String],
     nonce: u64,
-    patience: DurationNs,
+    timeout: DurationNs,
     copies: Copies,
 ) -> body::Open {
     body::Open {
         names: names.to_vec(),
         nonce,
-        patience_ns: patience.0,
+        timeout_ns: timeout.0,
         copies: match copies {
             Copies::Count(count) => u32::from(count),
             Copies::Majority => MAJORITY,
@@ -43,7 +43,7 @@ pub(super) fn open(read: body::Open) -> Result<Control, WireError> {
     Ok(Control::Open {
         names: read.names,
         nonce: read.nonce,
-        patience: DurationNs(read.patience_ns),
+        timeout: DurationNs(read.timeout_ns),
         copies: copies(read.copies)?,
     })
 }

@@ -106,7 +106,7 @@ pub(crate) fn owner_params(nonce: u64, copies: Copies) -> PortalParams {
         keys_max: 100,
         drive_again: None,
         heartbeat: Some(DurationNs::millis(500)),
-        patience: DurationNs(0),
+        timeout: DurationNs(0),
         tells_first: false,
         copies,
     }
@@ -307,7 +307,7 @@ impl Cluster {
             access: operation.access(),
             level,
             at: WallNs(i64::try_from(self.now.0).unwrap()),
-            patience: DurationNs::millis(500),
+            timeout: DurationNs::millis(500),
             sequence: None,
             refuses_doubt: false,
         };

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::store::{Item, PATIENCE, Store};
+use crate::store::{Item, Store, TIMEOUT};
 
 /// A connection with the loop that carries it, both on the thread that calls.
 pub(crate) struct Connection {
@@ -42,7 +42,7 @@ impl Store for Connection {
     fn set(&mut self, item: &Item) -> Result<()> {
         let call = put(&self.sender, &self.uri, item);
         self.runtime
-            .block_on(async { timeout(PATIENCE, call).await })
+            .block_on(async { timeout(TIMEOUT, call).await })
             .context("etcd: no answer in time")?
             .context("etcd")
     }

@@ -10,7 +10,7 @@ use flurry::{Client, DurationNs, Level, Options};
 use flurry_recording::{About, Recording};
 
 use crate::Connect;
-use crate::store::{Item, PATIENCE, Store};
+use crate::store::{Item, Store, TIMEOUT};
 
 /// All threads share the one owner of a session, which is what a client is.
 struct Owner(Arc<Client>);
@@ -31,7 +31,7 @@ pub(crate) fn open(
             "auto" => Level::Auto,
             _ => bail!("{level}: no level; wanted first, quorum, all, hedge:1ms, hedge:1s or auto"),
         },
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         ..Options::new(controller, format!("bench-{level}-{}", how.join("-")))
     };
     let mut recording = None;

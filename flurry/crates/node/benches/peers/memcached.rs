@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::store::{Item, PATIENCE, Store};
+use crate::store::{Item, Store, TIMEOUT};
 
 /// Request, sequence number, datagrams, nothing: two bytes each.
 const FRAME_BYTES: usize = 8;
@@ -24,7 +24,7 @@ impl Connection {
     pub(crate) fn open(address: SocketAddr) -> Result<Box<dyn Store>> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         Ok(Box::new(Self {
             socket,
             request: 0,

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::store::{Item, PATIENCE, Store};
+use crate::store::{Item, Store, TIMEOUT};
 
 /// No reply of ours is longer.
 const REPLY_BYTES: usize = 512;
@@ -21,9 +21,9 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(address: SocketAddr, replicas: u8) -> Result<Box<dyn Store>> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Box::new(Self {
             stream,
             replicas,
@@ -49,9 +49,9 @@ impl Store for Connection {
         self.output.clear();
         self.command(&[b"SET", &item.key, &item.value]);
         if self.replicas > 0 {
-            let (replicas, patience_ms) =
-                (self.replicas.to_string(), PATIENCE.as_millis().to_string());
-            self.command(&[b"WAIT", replicas.as_bytes(), patience_ms.as_bytes()]);
+            let (replicas, timeout_ms) =
+                (self.replicas.to_string(), TIMEOUT.as_millis().to_string());
+            self.command(&[b"WAIT", replicas.as_bytes(), timeout_ms.as_bytes()]);
         }
         let lines = 1 + usize::from(self.replicas > 0);
         self.stream.write_all(&self.output)?;

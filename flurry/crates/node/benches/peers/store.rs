@@ -13,7 +13,7 @@ const KEYS: usize = 1_024;
 const VALUE_BYTES: usize = 100;
 
 /// How long an operation may take before it has failed, in every store.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A connection to a store, or the one client that all threads share.
 pub(crate) trait Store: Send {

@@ -9,7 +9,7 @@ use flurry::{Answered, Client, Error, Level, Options};
 use crate::machine::{Said, Signal, said};
 
 /// Longer than the lease of a server that is lost: what takes longer is a failure.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The key of the context: a session holds one phone.
 const KEY: &str = "context";
@@ -48,8 +48,8 @@ pub(crate) struct Handset {
 impl Handset {
     pub(crate) fn open(controller: SocketAddr, number: u64, level: Level) -> Result<Self> {
         let options = Options {
-            timeout: PATIENCE,
-            open_timeout: PATIENCE,
+            timeout: TIMEOUT,
+            open_timeout: TIMEOUT,
             ..Options::new(controller, format!("handset-{number}"))
         };
         Ok(Self {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use flurry::status;
 
 /// Far longer than a replica needs to take part.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Until a replica that was killed is started again.
 const AWAY: Duration = Duration::from_secs(1);
@@ -56,10 +56,10 @@ impl Replicas {
 
     fn until_whole(&self) -> Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             let seen = status(
                 &self.controller.into(),
-                PATIENCE,
+                TIMEOUT,
                 &flurry::Security::default(),
             )?;
             let all_up = seen.matches("\"up\"").count() == self.children.len();
@@ -68,7 +68,7 @@ impl Replicas {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        bail!("replicas: not all take part after {PATIENCE:?}")
+        bail!("replicas: not all take part after {TIMEOUT:?}")
     }
 }
 

@@ -154,7 +154,7 @@ impl<'a> Call<'a> {
                 access,
                 level: self.level,
                 at: wall(),
-                patience: DurationNs(timeout),
+                timeout: DurationNs(timeout),
                 sequence: self.sequence,
                 refuses_doubt: false,
             },

@@ -263,7 +263,7 @@ mod tests {
             access: operation.access(),
             level: Level::First,
             at: clock::wall(),
-            patience: DurationNs::millis(20_000),
+            timeout: DurationNs::millis(20_000),
             sequence: None,
             refuses_doubt: false,
         };

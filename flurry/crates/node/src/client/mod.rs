@@ -179,7 +179,7 @@ impl Client {
             keys_max: KEYS_MAX,
             copies_min: None,
             heartbeat: HEARTBEAT,
-            patience: DurationNs(0),
+            timeout: DurationNs(0),
             // Callers learn of a doubt with the answer of the operation that rests on it.
             tells_first: false,
             // Callers choose the level of each operation.

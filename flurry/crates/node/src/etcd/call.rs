@@ -17,7 +17,7 @@ use super::place::{Etcd, EtcdTls};
 use crate::{Error, pem};
 
 /// How long a node may take to answer before the next one is asked.
-const PATIENCE: Duration = Duration::from_millis(1_000);
+const TIMEOUT: Duration = Duration::from_millis(1_000);
 
 /// No answer is longer: one holds a piece of a state at most.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
@@ -52,7 +52,7 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn new(etcd: &Etcd) -> Result<Self, Error> {
         let mut config = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None);

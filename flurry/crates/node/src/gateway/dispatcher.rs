@@ -302,7 +302,7 @@ impl Dispatcher {
             access,
             level: asked.level,
             at: self.owner.wall(now),
-            patience: DurationNs(timeout),
+            timeout: DurationNs(timeout),
             sequence: None,
             refuses_doubt: asked.refuses_doubt,
         };

@@ -163,7 +163,7 @@ impl GatewayOptions {
             keys_max: self.keys_max,
             copies_min: self.copies_min,
             heartbeat: HEARTBEAT,
-            patience: silence_limit(self.standby),
+            timeout: silence_limit(self.standby),
             tells_first: true,
             copies: self.copies(),
             security: self.security.clone(),

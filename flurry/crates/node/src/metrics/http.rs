@@ -15,7 +15,7 @@ use crate::Error;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
 /// Whoever takes longer to ask, or to read, is let go.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Clients at a time; for one more the oldest is let go. A collector is served within milliseconds, so only
 /// those are old that ask nothing.
@@ -116,8 +116,8 @@ impl Visitor {
 }
 
 fn answer(mut client: &TcpStream, metrics: &Metrics) -> std::io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(TIMEOUT))?;
+    client.set_write_timeout(Some(TIMEOUT))?;
     let asked = request(client)?;
     let line = asked
         .split(|byte| *byte == b'\r')
@@ -172,7 +172,7 @@ fn request(mut client: &TcpStream) -> std::io::Result<Vec<u8>> {
     let began = Instant::now();
     let mut request = Vec::new();
     let mut part = [0; 1_024];
-    while request.len() < REQUEST_BYTES_MAX && began.elapsed() < PATIENCE {
+    while request.len() < REQUEST_BYTES_MAX && began.elapsed() < TIMEOUT {
         let count = client.read(&mut part)?;
         request.extend_from_slice(&part[..count]);
         if count == 0 || request.windows(4).any(|end| end == b"\r\n\r\n") {

@@ -129,7 +129,7 @@ fn start(place: Place, life: u8, now: MonoNs) -> Part {
         keys_max: 4,
         drive_again: None,
         heartbeat: None,
-        patience: DurationNs(0),
+        timeout: DurationNs(0),
         tells_first: false,
         copies: flurry_core::message::Copies::Count(1),
     };
@@ -156,7 +156,7 @@ fn submit(part: &mut Part, plan: &Plan, now: MonoNs, place: Place, index: u8) {
         access: operation.access(),
         level: Level::First,
         at: WallNs(1),
-        patience: TIMEOUT,
+        timeout: TIMEOUT,
         sequence: None,
         refuses_doubt: false,
     };

@@ -19,15 +19,15 @@ use crate::collector::Collections;
 use crate::control::{Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
-use crate::mesh::{Reached, ask, patience_ns};
+use crate::mesh::{Reached, ask, longest_wait_ns};
 use crate::role::say_ready_by;
 use crate::stream::Rows;
 
 /// To build a heap.
-const HELLO_PATIENCE: Duration = Duration::from_secs(45);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_millis(50);
 /// Time limit for ending after the stop command.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How far ahead of its scheduled time a request is handed over, in nanoseconds. A socket and a
 /// scheduler take less.
 const LEAD_NS: i64 = 10_000_000;
@@ -41,7 +41,7 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
         Record::Hello { port } => *port,
         _ => None,
     };
-    let port = match foreign.wait_for(inbox, HELLO_PATIENCE, hello) {
+    let port = match foreign.wait_for(inbox, HELLO_TIMEOUT, hello) {
         Ok(port) => port,
         Err(text) => bail!("{}: {text}", job.name),
     };
@@ -91,7 +91,7 @@ fn words(ground: Ground<'_>, mesh: &Mesh) -> Vec<String> {
         format!("cookie={}", job.cookie),
         format!("body={}", mesh.body.0),
         format!("wall-offset={}", origin.wall_ns - origin.mono_ns),
-        format!("patience={}", patience_ns(mesh)),
+        format!("timeout={}", longest_wait_ns(mesh)),
         format!("disk={}", disk.display()),
         format!("disk-bytes={}", mesh.disk_file.0),
     ];
@@ -139,7 +139,7 @@ fn listen(
     let mut refused = 0;
     loop {
         if stop.load(Ordering::Acquire) && until.is_none() {
-            until = Some(Instant::now() + END_PATIENCE);
+            until = Some(Instant::now() + END_TIMEOUT);
             foreign.say(Command::Stop);
         }
         match foreign.hear(LOOK) {
@@ -156,7 +156,7 @@ fn listen(
             Ok(None) => {
                 report_finding(format!(
                     "java has not ended in {} s; hint: see its log",
-                    END_PATIENCE.as_secs()
+                    END_TIMEOUT.as_secs()
                 ));
                 break;
             }

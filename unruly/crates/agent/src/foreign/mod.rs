@@ -25,11 +25,11 @@ pub(crate) use member::{ahead, run as run_member};
 pub(crate) use record::{Command, Interval, RECORD_BYTES, Record};
 
 /// Time limit for a JVM to connect to the socket after its start.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time between two checks whether the process still lives, in milliseconds.
 const LOOK_MS: u8 = 100;
 /// Time limit for a process to exit after its last message. Then this agent kills it.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The driver of Aeron reaches into the selectors of the JDK.
 const OPENS: [&str; 2] = [
@@ -224,7 +224,7 @@ impl Drop for Foreign {
     fn drop(&mut self) {
         // The end of the socket ends it; one that does not see that is ended.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while matches!(self.process.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 let _ = self.process.kill();
@@ -261,7 +261,7 @@ fn is_late(error: &io::Error) -> bool {
 
 fn accept(listener: &UnixListener, process: &mut Child, ground: Ground<'_>) -> Result<UnixStream> {
     let job = ground.job;
-    let until = Instant::now() + START_PATIENCE;
+    let until = Instant::now() + START_TIMEOUT;
     loop {
         match listener.accept() {
             Ok((socket, _)) => {
@@ -284,7 +284,7 @@ fn accept(listener: &UnixListener, process: &mut Child, ground: Ground<'_>) -> R
             bail!(
                 "{}: java has not come after {} s; wanted a JDK 17; hint: its words are in the log",
                 job.name,
-                START_PATIENCE.as_secs()
+                START_TIMEOUT.as_secs()
             );
         }
         // Woken when it comes; in between it is looked whether it still can.

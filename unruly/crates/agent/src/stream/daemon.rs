@@ -7,7 +7,7 @@ use crate::foreign::{Foreign, Record};
 use crate::ground::Ground;
 
 /// To make its buffers.
-const HELLO_PATIENCE: Duration = Duration::from_secs(30);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running driver; it ends with this value, and what it had in memory goes.
 pub(super) struct Daemon {
@@ -28,7 +28,7 @@ impl Daemon {
         let foreign = Foreign::start_beside(ground, &words);
         let mut foreign = foreign.map_err(|error| format!("its driver: {error:#}"))?;
         let hello = |record: &Record| matches!(record, Record::Hello { .. }).then_some(());
-        let came = foreign.wait_for(ground.inbox, HELLO_PATIENCE, hello);
+        let came = foreign.wait_for(ground.inbox, HELLO_TIMEOUT, hello);
         let daemon = Self {
             foreign: Some(foreign),
             directory,

@@ -11,7 +11,7 @@ use unruly_trace::monotonic;
 use super::daemon::Daemon;
 use super::rows::{Cost, Flow};
 use super::samples::Samples;
-use super::{END_PATIENCE, LOOK, Rows, Times, schedule, tell};
+use super::{END_TIMEOUT, LOOK, Rows, Times, log_event, schedule};
 use crate::client::{ClientReport, say_done};
 use crate::collector::Collections;
 use crate::control::{Inbox, PeerLine, Report, report};
@@ -22,9 +22,9 @@ use crate::job::JobKind;
 use crate::role::{say_ready, say_ready_by};
 
 /// To build a heap, and to find a group.
-const HELLO_PATIENCE: Duration = Duration::from_secs(45);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(45);
 /// To meet, beside collectors that stop the world for seconds: longer than a group's own, which knows why.
-const MEET_PATIENCE: Duration = Duration::from_secs(90);
+const MEET_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
     let Ground {
@@ -51,7 +51,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         Ok((foreign, daemon))
     });
     if let Err(text) = &met {
-        tell(
+        log_event(
             events,
             "stream failed",
             &named(stream.protocol, text),
@@ -105,7 +105,7 @@ fn hear(
         collections: Collections::new(ground),
     };
     if let Some((kind, text)) = listening.run()? {
-        tell(events, kind, &text, ground.clock);
+        log_event(events, kind, &text, ground.clock);
     }
     listening.rows.seal()?;
     listening.collections.seal()?;
@@ -160,7 +160,7 @@ fn begin(
         words.extend(load);
     }
     let mut foreign = Foreign::start(ground, &words).map_err(|error| format!("{error:#}"))?;
-    let port = foreign.wait_for(ground.inbox, HELLO_PATIENCE, |record| match record {
+    let port = foreign.wait_for(ground.inbox, HELLO_TIMEOUT, |record| match record {
         Record::Hello { port } => Some(*port),
         _ => None,
     })?;
@@ -182,7 +182,7 @@ fn meet(foreign: &mut Foreign, peers: &[PeerLine], inbox: &Inbox) -> Result<(), 
         port: to.port(),
     });
     let met = |record: &Record| (*record == Record::Peers).then_some(());
-    foreign.wait_for(inbox, MEET_PATIENCE, met)
+    foreign.wait_for(inbox, MEET_TIMEOUT, met)
 }
 
 /// The virtual machine at work.
@@ -205,7 +205,7 @@ impl Listening<'_> {
             // time limit.
             let over = monotonic().0 > self.samples.times().end_ns;
             if until.is_none() && (over || self.inbox.is_stopped()) {
-                until = Some(Instant::now() + END_PATIENCE + Duration::from_secs(5));
+                until = Some(Instant::now() + END_TIMEOUT + Duration::from_secs(5));
                 if self.inbox.is_stopped() {
                     self.foreign.say(Command::Stop);
                 }
@@ -264,7 +264,7 @@ impl Listening<'_> {
             rss_bytes: it.rss_bytes.map(|own| own + rss_bytes.unwrap_or(0)),
         };
         if self.side == "reader" {
-            self.samples.tell(it.bytes, it.ended_ns);
+            self.samples.note(it.bytes, it.ended_ns);
         }
         self.rows
             .append(self.side, (it.started_ns, it.ended_ns), flow, cost)

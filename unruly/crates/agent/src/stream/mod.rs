@@ -28,9 +28,9 @@ pub(crate) use writer::run as write;
 /// Between two looks at the clock, the inbox and the books.
 const LOOK: Duration = Duration::from_millis(20);
 /// Time limit for messages in flight, after the scheduled time of the last message.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for reaching a listening reader.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The name of a reader.
 fn reader(number: u16) -> String {
@@ -77,7 +77,7 @@ fn options(job: &Job, stream: &Stream) -> Options {
 }
 
 /// Reports a failure of a stream. It is a result: the run goes on with the next cell.
-pub(crate) fn tell(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock) {
+pub(crate) fn log_event(events: &mut Events, kind: &str, text: &str, clock: &unruly_trace::Clock) {
     events.now(kind, Some(text), clock);
     report(&Report::Note {
         text: format!("{kind}: {text}"),
@@ -101,7 +101,7 @@ fn schedule(stream: &Stream, events: &mut Events, clock: &unruly_trace::Clock) {
     let text = format!(
         "this host does not let a process into the real-time class ({error}); wanted root and a quota for it; hint: scheduling = \"normal\""
     );
-    tell(events, "realtime refused", &text, clock);
+    log_event(events, "realtime refused", &text, clock);
 }
 
 /// The cores that this process may run on.

@@ -10,7 +10,7 @@ use unruly_trace::{Clock, monotonic};
 
 use super::rows::Flow;
 use super::samples::Samples;
-use super::{END_PATIENCE, LOOK, Rows, options, schedule, tell};
+use super::{END_TIMEOUT, LOOK, Rows, log_event, options, schedule};
 use crate::client::ClientReport;
 use crate::control::{Inbox, Report, report};
 use crate::events::Events;
@@ -40,7 +40,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
     if let Err(error) = &made {
         let name = stream.protocol.name();
         let text = format!("{name}: cannot listen on {wanted}: {error}");
-        tell(events, "stream failed", &text, clock);
+        log_event(events, "stream failed", &text, clock);
     }
     let mut done = None;
     if let Ok((mut reader, _)) = made {
@@ -94,26 +94,26 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn run(&mut self, events: &mut Events, clock: &Clock) -> Result<()> {
-        let patience_ns = i64::try_from(END_PATIENCE.as_nanos()).unwrap_or(i64::MAX);
-        let latest_ns = self.books.samples.times().end_ns + patience_ns;
+        let timeout_ns = i64::try_from(END_TIMEOUT.as_nanos()).unwrap_or(i64::MAX);
+        let latest_ns = self.books.samples.times().end_ns + timeout_ns;
         loop {
             let now_ns = monotonic().0;
             if now_ns >= self.rows.due_ns() {
                 let flow = self.books.take();
                 self.rows.write(flow)?;
-                self.books.samples.tell(flow.bytes, now_ns);
+                self.books.samples.note(flow.bytes, now_ns);
             }
             if self.inbox.is_stopped() {
                 return Ok(());
             }
             if now_ns > latest_ns {
-                tell(events, "stream not finished", "the end never came", clock);
+                log_event(events, "stream not finished", "the end never came", clock);
                 return Ok(());
             }
             let books = &mut self.books;
             let received = self.reader.read(LOOK, &mut |message| books.came(message));
             if let Err(error) = received {
-                tell(events, "stream broken", &error.to_string(), clock);
+                log_event(events, "stream broken", &error.to_string(), clock);
                 return Ok(());
             }
             match (received, books.said) {
@@ -123,7 +123,7 @@ impl Reading<'_> {
                     return Ok(());
                 }
                 (Ok(Received::Ended), None) => {
-                    tell(events, "peer lost", "the writer went without an end", clock);
+                    log_event(events, "peer lost", "the writer went without an end", clock);
                     return Ok(());
                 }
                 _ => {}

@@ -103,7 +103,7 @@ impl<'a> Samples<'a> {
     }
 
     /// Adds the bytes of an interval that ended at `now_ns`, and reports them once a second.
-    pub(super) fn tell(&mut self, bytes: u64, now_ns: i64) {
+    pub(super) fn note(&mut self, bytes: u64, now_ns: i64) {
         self.second.bytes += bytes;
         if now_ns - self.second.told_ns < 1_000_000_000 {
             return;

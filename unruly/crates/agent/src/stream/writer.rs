@@ -10,7 +10,8 @@ use unruly_trace::monotonic;
 
 use super::rows::Flow;
 use super::{
-    CONNECT_PATIENCE, END_PATIENCE, LOOK, Rows, Times, address_of, options, reader, schedule, tell,
+    CONNECT_TIMEOUT, END_TIMEOUT, LOOK, Rows, Times, address_of, log_event, options, reader,
+    schedule,
 };
 use crate::client::say_done;
 use crate::control::{Inbox, PeerLine, Report, report};
@@ -39,7 +40,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         failed: u64::from(writer.is_err()),
     });
     if let Err(text) = &writer {
-        tell(events, "stream failed", text, clock);
+        log_event(events, "stream failed", text, clock);
     }
     // A user-mode protocol must be called to stay alive. An error that happens now is reported by
     // the first write.
@@ -71,7 +72,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
             rows,
         };
         if !stopped && let Err(broken) = writing.run(times) {
-            tell(events, broken.kind, &broken.text, clock);
+            log_event(events, broken.kind, &broken.text, clock);
         }
         writing.account()?;
         writing.rows.seal()?;
@@ -88,7 +89,7 @@ fn reach(job: &Job, stream: &Stream, peers: &[PeerLine]) -> Result<Box<dyn Write
     let all = (0..stream.readers).map(|number| address_of(peers, &reader(number)));
     let readers: Result<Vec<SocketAddr>, String> = all.collect();
     let readers = readers.map_err(|text| format!("{name}: {text}"))?;
-    connect(&options(job, stream), &readers, CONNECT_PATIENCE).map_err(|error| {
+    connect(&options(job, stream), &readers, CONNECT_TIMEOUT).map_err(|error| {
         let places: Vec<String> = readers.iter().map(ToString::to_string).collect();
         let places = places.join(", ");
         format!("{name}: the reader at {places} cannot be reached: {error}")
@@ -138,7 +139,7 @@ impl Writing<'_> {
                 .map_err(|it| broken(it.to_string()))?;
         }
         self.header(None, true);
-        let finished = self.writer.finish(&self.message, END_PATIENCE);
+        let finished = self.writer.finish(&self.message, END_TIMEOUT);
         finished.map_err(|error| Broken {
             kind: "stream not finished",
             text: error.to_string(),

@@ -20,7 +20,7 @@ use std::io;
 use unruly_trace::{Clock, Level, MonoNs, NULL_NS, Record, Recorder, Requests, Status, monotonic};
 
 use crate::bins::Bins;
-use crate::link::{Link, Place, RECEIVE_PATIENCE_MS};
+use crate::link::{Link, Place, RECEIVE_TIMEOUT_MS};
 use crate::pending::{Asked, Pending, Slot};
 use crate::poller::{Poller, Wake};
 use crate::source::{Due, Source};
@@ -36,7 +36,7 @@ const NOTE_AFTER_NS: i64 = 500_000_000;
 const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
 
 /// A receive may wait when nothing else is due for this long: twice what it waits at most.
-const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_PATIENCE_MS;
+const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_TIMEOUT_MS;
 
 /// A request that is taken later from its schedule is late: less is the delay of any shared machine.
 const LATE_NS: i64 = 10_000_000;

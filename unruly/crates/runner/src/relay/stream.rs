@@ -20,7 +20,7 @@ const LATE_MAX: usize = 4_096;
 const READ_BYTES: usize = 64 << 10;
 
 /// Time limit for connecting to the process behind the relay.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A part of a stream, and when it goes on.
 type Late = (Instant, Vec<u8>);
@@ -61,7 +61,7 @@ fn wait_for_one(listener: &TcpListener) {
 
 /// Both directions of one connection, until either end closes it.
 fn relay(client: &TcpStream, to: SocketAddr, way: &Way) {
-    let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_PATIENCE) else {
+    let Ok(server) = TcpStream::connect_timeout(&to, CONNECT_TIMEOUT) else {
         // Nobody is there: the client is refused as well as can be, by a closed connection.
         return;
     };
@@ -108,7 +108,7 @@ fn read(
         let count = match from.read(&mut bytes) {
             Ok(0) => return,
             Ok(count) => count,
-            Err(error) if is_patience(error.kind()) => continue,
+            Err(error) if is_timeout(error.kind()) => continue,
             Err(_) => return,
         };
         let now = Instant::now();
@@ -155,14 +155,14 @@ fn write(mut to: &TcpStream, bytes: &[u8], way: &Way) -> bool {
         match to.write(left) {
             Ok(0) => return false,
             Ok(count) => left = &left[count..],
-            Err(error) if is_patience(error.kind()) && !way.is_closed() => {}
+            Err(error) if is_timeout(error.kind()) && !way.is_closed() => {}
             Err(_) => return false,
         }
     }
     true
 }
 
-fn is_patience(kind: ErrorKind) -> bool {
+fn is_timeout(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted

@@ -24,7 +24,7 @@ use crate::relay::Relay;
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
 /// After the signal to end; then it is ended.
-const END_PATIENCE: Duration = Duration::from_secs(15);
+const END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// All processes of a service.
 #[derive(Debug)]
@@ -301,7 +301,7 @@ impl Services {
             child.process.signal(Signal::SIGCONT);
             child.process.signal(Signal::SIGTERM);
         }
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while !self.children.iter_mut().all(|it| it.process.reap()) && Instant::now() < until {
             std::thread::sleep(LOOK_PERIOD);
         }

@@ -15,7 +15,7 @@ use crate::Options;
 /// Messages between two checks of the clock.
 const MESSAGES_A_TURN: u32 = 64;
 /// Time limit for the other members to receive this member's departure.
-const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
+const LEAVE_TIMEOUT: Duration = Duration::from_millis(500);
 const LEAVE_LOOK: Duration = Duration::from_millis(10);
 
 /// A member of the group of a run, with its daemon.
@@ -163,7 +163,7 @@ impl Drop for Group {
         if self.broken || alone {
             return;
         }
-        let until = Instant::now() + LEAVE_PATIENCE;
+        let until = Instant::now() + LEAVE_TIMEOUT;
         // SAFETY: the call reads the name before it returns.
         let said = unsafe { (self.functions.leave)(self.handle, &raw const self.name) };
         let mut heard = said == OK;

@@ -13,10 +13,10 @@ use crate::header::{HEADER_BYTES, Header};
 use crate::{Options, Reader, Received, out_of_time};
 
 /// Time limit for starting the daemon while other processes start too.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for sending the acknowledgement, and for the writer to leave after it has received
 /// it.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Receives the group's messages, and acknowledges the end.
 pub(crate) struct CpgReader {
@@ -76,7 +76,7 @@ impl CpgReader {
                     others: others.chain([writer]).collect(),
                 };
                 Stage::Joining(std::thread::spawn(move || {
-                    Group::join(functions, &options, &places, START_PATIENCE)
+                    Group::join(functions, &options, &places, START_TIMEOUT)
                 }))
             }
             Stage::Joining(joining) if !joining.is_finished() => {
@@ -131,7 +131,7 @@ fn is_late(error: &io::Error) -> bool {
 fn answer(group: &mut Group, cookie: u32, end: Header) -> io::Result<()> {
     let mut message = [0; HEADER_BYTES];
     end.write(cookie, &mut message);
-    let until = Instant::now() + END_PATIENCE;
+    let until = Instant::now() + END_TIMEOUT;
     while !group.multicast(&message)? {
         if Instant::now() >= until {
             return Err(out_of_time("the group does not take the answer"));
@@ -183,7 +183,7 @@ impl Drop for CpgReader {
         };
         // The daemon sends the acknowledgement again if it was lost. It must live until the writer
         // has it.
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while self.answered && !group.view.is_gone(self.writer) && Instant::now() < until {
             if group.turn(LOOK, &mut |_, _| {}).is_err() {
                 return;

@@ -16,7 +16,7 @@ import org.unruly.jvm.watch.ProcessMonitor;
 final class AgentRun {
   static final Set<String> KEYS =
       Set.of(
-          "socket", "asking", "listen", "cookie", "body", "wall-offset", "patience", "disk", "disk-bytes",
+          "socket", "asking", "listen", "cookie", "body", "wall-offset", "timeout", "disk", "disk-bytes",
           "compete", "live", "occupancy", "cores");
 
   private AgentRun() {}

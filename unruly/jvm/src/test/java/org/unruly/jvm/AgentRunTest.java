@@ -36,7 +36,7 @@ class AgentRunTest {
         "cookie=" + COOKIE,
         "body=" + BODY_BYTES,
         "wall-offset=-5",
-        "patience=30000000000",
+        "timeout=30000000000",
         "disk=" + folder.resolve("disk"),
         "disk-bytes=" + diskBytes);
   }

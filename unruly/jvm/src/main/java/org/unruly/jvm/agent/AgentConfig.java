@@ -35,7 +35,7 @@ public record AgentConfig(
         Path.of(options.text("asking")),
         new Codec(cookie, bodyBytes),
         options.number("wall-offset", Long.MIN_VALUE / 2, Long.MAX_VALUE / 2),
-        options.number("patience", 1, TIMEOUT_NS_MAX),
+        options.number("timeout", 1, TIMEOUT_NS_MAX),
         hasDisk ? Path.of(options.text("disk")) : null,
         hasDisk ? options.number("disk-bytes", bodyBytes + Codec.REPLY_BYTES, DISK_BYTES_MAX) : 0);
   }

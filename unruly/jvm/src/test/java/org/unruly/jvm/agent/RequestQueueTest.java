@@ -44,7 +44,7 @@ class RequestQueueTest {
   }
 
   @Test
-  void whatIsOlderThanThePatienceIsForgotten() {
+  void aRequestOlderThanTheTimeoutIsForgotten() {
     for (long ticket = 0; ticket < 1000; ticket++) {
       requests.opened(ask(ticket, ticket));
       requests.add(ask(ticket, ticket), ticket);
