@@ -240,7 +240,7 @@ def _seen(x: float | NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _index(counts: NDArray[np.float64], bins: int) -> tuple[float, int]:
-    """Variance over mean of counts in windows of so many bins, and how many windows there are."""
+    """Return variance over mean of the counts in windows of `bins` bins, and how many windows."""
     windows = counts.size // bins
     sums = counts[: windows * bins].reshape(windows, bins).sum(axis=1)
     mean = float(sums.mean())
@@ -271,7 +271,10 @@ def _window(s: float | None, size: int) -> int:
 
 
 def _falls(counts: NDArray[np.float64], bins: int) -> bool:
-    """Whether windows of so many bins see batches that longer ones know to be regular."""
+    """Return whether counts vary significantly less in the longest windows than in `bins` bins.
+
+    They do when batches arrive at regular intervals: short windows see only the batches.
+    """
     longest = counts.size // WINDOWS_MIN
     if longest <= bins:
         return False

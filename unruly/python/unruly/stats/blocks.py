@@ -237,8 +237,8 @@ def blind_spot(duration_ns: float, p: float) -> tuple[float, float]:
     -------
     tuple of float
         Stalls longer than D_blind = (1 - p) T / 3.7 may exist, unseen, and change the quantile.
-        Nothing is known of what happens less often than every T/3 (rule of three: no event in T
-        means, with 95 %, fewer than 3 in T).
+        The run says nothing about events rarer than one in T/3 (rule of three: no event in T
+        means, with 95 % confidence, fewer than 3 in T).
 
     Examples
     --------
@@ -246,8 +246,7 @@ def blind_spot(duration_ns: float, p: float) -> tuple[float, float]:
     >>> round(stall_ns / 1e6), every_ns / 1e9
     (81, 10.0)
 
-    A calm run of 30 s says nothing of stalls over 81 ms, nor of what comes less often than every
-    10 s.
+    A calm run of 30 s does not rule out stalls over 81 ms, nor events rarer than one in 10 s.
     """
     return (1 - p) * duration_ns / UNSEEN_EPISODES, duration_ns / 3
 

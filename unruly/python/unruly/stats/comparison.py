@@ -281,7 +281,7 @@ def _sign_flips(differences: NDArray[np.float64]) -> tuple[float, int]:
         else:
             signs = rng.integers(0, 2, (size, pairs)) * 2.0 - 1.0
         reached += int(((np.abs(signs @ differences) / scale).max(axis=1) >= bar).sum())
-    # a drawn sample counts what was seen among its members, so that p is never 0
+    # drawn sign flips count the observed signs as one more draw, so that p is never 0
     p_value = reached / total if pairs <= EXACT_PAIRS else (reached + 1) / (total + 1)
     return p_value, int(seen.argmax())
 

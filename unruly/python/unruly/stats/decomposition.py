@@ -37,10 +37,9 @@ def two_way(matrix_ns: ArrayLike) -> TwoWay:
 
     Notes
     -----
-    An additive model of the logarithm: a slow node multiplies. The pair's share is a link's, or
-    noise:
-    one value a pair cannot tell them apart. Needs two senders, two receivers and more pairs than
-    effects.
+    An additive model of the logarithm: a slow node multiplies. The pair's share comes from the
+    link or from noise: with one value for each pair the two cannot be separated. The model needs
+    two senders, two receivers and more pairs than effects.
 
     References
     ----------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 REDUCED: Final = 1_000
-"""More values are thinned to so many evenly spaced order statistics, which keeps their shape."""
+"""Longer samples are thinned to this many evenly spaced order statistics, which keep the shape."""
 DRAWS: Final = 500
 SEED: Final = 1
 LEAST: Final = 4
@@ -29,9 +29,9 @@ LEAST: Final = 4
 
 @dataclass(frozen=True)
 class Dip:
-    """The dip, and the share of uniform samples of this size with as large a one.
+    """The dip, and the share of uniform samples of the same size with at least as large a dip.
 
-    ``n_used`` is how many values it was computed from.
+    ``n_used`` is the number of values from which the dip was computed.
     """
 
     dip: float | None
@@ -62,9 +62,9 @@ def dip_test(values: ArrayLike) -> Dip:
 
     Notes
     -----
-    A small p says that one mode does not explain the shape; it says not how many there are. A clock
-    that ticks coarsely has a mode for each tick: do not use it there. Values are taken as
-    independent.
+    A small p says that one mode does not explain the shape. It does not say how many modes there
+    are. Do not use the test on readings of a coarse clock: each tick is a mode. The test assumes
+    independent values.
 
     References
     ----------
@@ -78,7 +78,7 @@ def dip_test(values: ArrayLike) -> Dip:
     >>> one.p_value > 0.1, two.p_value < 0.01
     (True, True)
 
-    The second sample has a gap that one mode in a thousand would not show.
+    The second sample has two modes: fewer than 1 % of uniform samples have so large a dip.
     """
     held = np.sort(np.asarray(values, dtype=np.float64).ravel())
     if held.size and not (np.isfinite(held[0]) and np.isfinite(held[-1])):

@@ -23,9 +23,9 @@ METHOD: Final = "growth between blocks of seconds, Student's t"
 class Growth:
     """How a level grows over time.
 
-    ``rate`` is its growth a second with its interval; ``grown`` by how much it grew between the
-    first block and the last; ``late_share`` the share of that which came in the second half of the
-    time (0.5 of a straight line, about 0 of what has reached its level); None where nothing grew.
+    ``rate`` is the growth per second with its interval. ``grown`` is the growth from the first
+    block to the last. ``late_share`` is the share of ``grown`` in the second half of the time: 0.5
+    for a straight line, about 0 for a level that has stopped growing, None without growth.
     """
 
     rate: Interval
@@ -34,7 +34,7 @@ class Growth:
 
     @property
     def goes_on(self) -> bool:
-        """It grows beyond chance, and did not stop in the second half."""
+        """Whether the level grows beyond chance and did not stop in the second half."""
         return (self.rate.low or 0.0) > 0 and (self.late_share or 0.0) >= 0.25
 
 
@@ -59,12 +59,11 @@ def growth(per_second: ArrayLike, level: float = 0.95) -> Growth:
 
     Notes
     -----
-    The level of up to 30 blocks of equal length; what it grew by from each block to the next, over
-    the time between their middles; the mean of those with Student's t (`mean_interval`). A level
-    that stays moves forth and back, so its growths differ among themselves as much as they can:
-    the interval is wide, and holds 0. Do not read it as a leak where the level has a bound that it
-    has not reached (a heap that is still filling): that is what ``late_share`` and the size are
-    for.
+    First the seconds are averaged in up to 30 blocks of equal length. Then each step from block to
+    block is divided by the time between their middles. The result is the interval of the mean of
+    these rates with Student's t (`mean_interval`). A constant level fluctuates up and down, so its
+    rates differ widely: the interval is wide and contains 0. Growth is not a leak while the level
+    approaches a bound (a heap that is still filling): read ``late_share`` and the size, too.
 
     References
     ----------
@@ -79,7 +78,7 @@ def growth(per_second: ArrayLike, level: float = 0.95) -> Growth:
     >>> level.rate.low < 0 < level.rate.high, level.goes_on
     (True, False)
 
-    The first grows by 2 MB each second, the second by nothing that is more than chance.
+    The first grows by 2 MB per second. The second does not grow beyond chance.
     """
     values = np.asarray(per_second, dtype=np.float64)
     if values.ndim != 1 or values.size < SECONDS_MIN or not np.all(np.isfinite(values)):

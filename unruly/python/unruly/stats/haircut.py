@@ -32,7 +32,7 @@ class Haircut:
 
 
 def haircut(values: ArrayLike, share: float = 0.01) -> Haircut:
-    """Remove the slowest share of the values, and look at what is left.
+    """Return mean, p99 and maximum before and after removing the slowest share of the values.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def haircut(values: ArrayLike, share: float = 0.01) -> Haircut:
 
     Notes
     -----
-    Shows how much of the unpredictability is in how few requests. It is no cure: what is cut here
-    was waited for.
+    The haircut shows that few requests cause much of the unpredictability. It is no cure: clients
+    did wait for the requests that it removes.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What is left of a throughput beside a load: a ratio over pairs of repeats."""
+"""The share of a throughput that is left under load: a ratio over pairs of repeats."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ SINGLE: Final = "ratio of one pair, which has no bounds"
 
 
 def kept_share(loaded: ArrayLike, unloaded: ArrayLike, level: float = 0.95) -> Interval:
-    """Return what share of the unloaded is left, over pairs of repeats.
+    """Return which share of the unloaded throughput is left under load, over pairs of repeats.
 
     Parameters
     ----------
     loaded, unloaded : array_like, shape (pairs,), float64
-        Of each repeat what came beside the load, and without it; `unloaded` above 0.
+        The throughput of each repeat under load, and without load; `unloaded` above 0.
     level : float
         In (0, 1).
 
     Returns
     -------
     Interval
-        The geometric mean of the pairs' ratios. Of one pair without bounds. Where nothing came in
-        some repeat the logarithm has no value: then the ratios themselves, and no bound below 0.
+        The geometric mean of the pairs' ratios; a single pair has no bounds. A throughput of 0 has
+        no logarithm: then it is the mean of the ratios themselves, with no bound below 0.
 
     Raises
     ------
     ParameterError
-        If shapes differ, there is no pair, a value is negative or not finite, or nothing came
-        without the load.
+        If shapes differ, there is no pair, a value is negative or not finite, or a throughput
+        without load is 0.
 
     Notes
     -----
-    A repeat of all cells is one round of the experiment, so what a shared machine did to a round is
-    in both halves of its pair. Student's t over the rounds: with two of them the interval is wide,
-    as it should be. Do not pair what did not run in the same round.
+    A repeat of all cells is one round of the experiment, so a disturbance of the shared machine
+    during a round affects both halves of its pair. The interval is Student's t over the rounds:
+    with two rounds it is wide, as it should be. Do not pair trials of different rounds.
 
     References
     ----------
@@ -56,7 +56,7 @@ def kept_share(loaded: ArrayLike, unloaded: ArrayLike, level: float = 0.95) -> I
     >>> round(found.estimate, 3), round(found.low, 3), round(found.high, 3)
     (0.317, 0.297, 0.339)
 
-    Beside the load about a third of the bandwidth is left.
+    Under load about a third of the bandwidth is left.
     """
     one, other = np.asarray(loaded, dtype=np.float64), np.asarray(unloaded, dtype=np.float64)
     whole = one.ndim == 1 and one.shape == other.shape and one.size > 0

@@ -23,9 +23,9 @@ ACHIEVED_LEAST: Final = 0.95
 class Step:
     """One load: the p99 over that at the lowest load, and the share of it that was achieved.
 
-    ``state``: ``"holds"`` or ``"breaks"`` beyond the uncertainty, else ``"open"``, as it is of
-    what the generator could not send; ``likely`` says whether the estimates alone hold. The ratio
-    is infinite where the p99 falls among the failed.
+    ``state`` is ``"holds"`` or ``"breaks"`` beyond the uncertainty, else ``"open"``. A load that
+    the load generator could not send is ``"open"``, too. ``likely`` says whether the load holds by
+    its estimates alone. The ratio is infinite if the p99 falls among the failed requests.
     """
 
     offered: float
@@ -64,13 +64,13 @@ def knee(
     Parameters
     ----------
     loads : sequence of float
-        Ascending: what was asked for, each once.
+        The scheduled loads, ascending, each once.
     p99s : sequence of Interval
-        Of each load, above 0; an infinite estimate where it falls among the failed.
+        The p99 at each load, above 0; infinite if it falls among the failed requests.
     achieved : sequence of Interval
-        Good replies over what was asked for, of each load.
+        Good replies over scheduled requests, at each load.
     own : sequence of bool, optional
-        Of each load, whether the generator was late itself: it is open then, whatever it shows.
+        Whether the load generator itself was late at each load. Such a load is always open.
     factor : float
         The p99 breaks when it exceeds this times that of the lowest load.
     achieved_least : float
@@ -87,11 +87,12 @@ def knee(
 
     Notes
     -----
-    A load above one that breaks has broken, whatever it shows: a queue that was full may look
-    better where requests are refused. Where the lowest load fails there is nothing to compare with.
-    A p99 that falls among the failed in every one of several repeats breaks. A share of a single
-    repeat has no bounds, so that no load surely holds. Do not read a knee of one repeat as that of
-    the store: a minute's neighbours move it.
+    The knee is below the first load that breaks, even if a higher load looks better: a full queue
+    may shorten once the server refuses requests. If the lowest load fails there is no base to
+    compare with. A load breaks if its p99 falls among the failed requests in each of several
+    repeats. The achieved share of a single repeat has no bounds, so no load surely holds. Do not
+    take the knee of one repeat for that of the store: other guests of the machine move it within a
+    minute.
 
     References
     ----------
@@ -105,8 +106,8 @@ def knee(
     >>> found.holds, found.breaks, found.surely is None
     (2000.0, 4000.0, True)
 
-    The p99 holds up to 2,000 a second and breaks at 4,000; not surely, since the share that was
-    achieved is known to a tenth only.
+    The p99 holds up to 2,000 a second and breaks at 4,000. That it holds is not certain, because
+    the achieved share is known to a tenth only.
     """
     many = len(loads)
     late = [False] * many if own is None else own
@@ -130,13 +131,13 @@ def knee(
 
 
 def _last(holding: list[bool], loads: Sequence[float]) -> float | None:
-    """The highest load up to which all hold."""
+    """Return the highest load up to which all loads hold."""
     first = holding.index(False) if False in holding else len(holding)
     return loads[first - 1] if first else None
 
 
 def _ratio(base: Interval, p99: Interval) -> Interval | None:
-    """None where the lowest load has no p99, or one is not known."""
+    """Return a p99 over that of the lowest load; None if either is not known."""
     low, high = base.estimate, p99.estimate
     if high is not None and not np.isfinite(high):
         return replace(p99, method=METHOD)

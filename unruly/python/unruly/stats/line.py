@@ -1,4 +1,4 @@
-"""A straight line through points, with what is known of its slope and intercept."""
+"""A straight line through points, with intervals of its slope and intercept."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MEMORY_MAX = 0.9
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """Two-sided interval of a mean, from its value in equal blocks of time.
+    """Return the two-sided interval of a mean, from its value in equal blocks of time.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
     Notes
     -----
-    The variance between blocks times (1 + r) / (1 - r), r being the lag-1 correlation of the
-    blocks plus its bias (1 + 4 r) / blocks, between 0 and 0.9; Student's t with the degrees of
-    freedom of so many independent blocks. Simulated with thirty blocks, a nominal 95 % covers 96,
-    94, 93 % at a correlation of 0, 0.3, 0.6. Assumes a level that does not drift: see
-    `change_points`. Do not use it where the whole sum hangs on one block: thirty blocks cannot say
-    how often such a block comes.
+    The variance between blocks is multiplied by (1 + r) / (1 - r). r is the lag-1 correlation of
+    the blocks plus its bias (1 + 4 r) / blocks, between 0 and 0.9. Student's t has the degrees of
+    freedom of ``n_effective`` blocks. In simulations with thirty blocks, a nominal 95 % interval
+    covers 96, 94, 93 % at a correlation of 0, 0.3, 0.6. The interval assumes a level that does not
+    drift: see `change_points`. Do not use it if one block holds most of the sum: thirty blocks
+    cannot say how often such a block comes.
 
     References
     ----------

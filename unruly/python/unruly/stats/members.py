@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BLOCKS_MAX = 30
 SUBSETS_MAX = 500
-"""Up to this many subsets of a larger group all are taken; of more, so many drawn ones."""
+"""A larger group with up to this many subsets uses all of them, else this many drawn ones."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,10 @@ def slow_members(
     -----
     For one observer, the slow among its size - 1 peers drawn from a larger group are
     hypergeometric; the worst of several observers has no such formula, hence the subsets. The unit
-    of the interval is the window (in up to 30 blocks, see `share_interval`): the subsets of one
-    window tell nothing new of another. "Any reply" in a long window counts members that were slow
-    at different moments as if together, which errs on the safe side. A window that never exceeded T
-    out of W windows proves no more than 1 - 3.7 / W.
+    of the interval is the window (in up to 30 blocks, see `share_interval`): more subsets of one
+    window say nothing about other windows. "Any reply" in a long window counts members that were
+    slow at different moments as if they were slow together, which errs on the safe side. If no
+    window out of W exceeded T, the proven share is at most 1 - 3.7 / W.
 
     References
     ----------
@@ -191,7 +191,7 @@ def replicas_needed(slow: Sequence[SlowMembers], faults: int) -> list[Replicas]:
     Returns
     -------
     list of Replicas
-        By ascending timeout. ``n.high`` is what is sure: use it to decide.
+        By ascending timeout. ``n.high`` is the number that surely suffices: use it to decide.
 
     Raises
     ------
@@ -200,10 +200,10 @@ def replicas_needed(slow: Sequence[SlowMembers], faults: int) -> list[Replicas]:
 
     Notes
     -----
-    s grows with the group. That of groups of m proves n = f + s + 1 when n <= m: fewer members have
-    no more slow ones among them. Where n > m it proves nothing, and the cap remains. Of several
-    sizes the smallest n counts. Assumes that slowness and crashes come independently, that tomorrow
-    is like the run, and crash faults alone.
+    s grows with the group. The s of groups of m members proves n = f + s + 1 when n <= m, because a
+    smaller group has no more slow members. When n > m it proves nothing, and the cap remains. If
+    several group sizes were measured, the smallest n counts. This assumes that slowness and crashes
+    are independent, that later load is like this run, and that members only crash.
 
     References
     ----------

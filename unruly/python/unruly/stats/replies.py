@@ -184,7 +184,7 @@ class _Maker:
         extra: Interval | None = None,
         delay_ns: float | None = None,
     ) -> Way:
-        # at least one value must lie beyond a quantile that is told
+        # a quantile is reported only if at least one value lies beyond it
         enough = {p: took.size // repeat >= round(1 / (1 - p)) for p in PROBABILITIES}
         quantiles = {p: _known(quantile(took, p)) if enough[p] else None for p in PROBABILITIES}
         finite = took[np.isfinite(took)]

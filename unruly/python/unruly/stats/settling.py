@@ -55,16 +55,16 @@ def settling(
     Parameters
     ----------
     levels_ns : array_like, shape (blocks,), float64
-        A percentile of each block of equal time, in order; ``inf`` where it falls among the failed,
-        NaN where nothing was measured or what was is known to be disturbed.
+        A percentile of each block of equal time, in order; ``inf`` if it falls among the failed
+        requests, NaN if the block has no measurements or is known to be disturbed.
     counted_from : int
         The first block that is measured: ``ratio`` leaves out those before it.
     floor : float
         A level within this factor of the later one is the same for all practical purposes.
     alpha : float
-        Of the change points: the chance of one where nothing changed.
+        The probability of a false change point in a level that does not change.
     level : float
-        Of the interval of ``ratio``.
+        The confidence level of the interval of ``ratio``.
 
     Returns
     -------
@@ -93,8 +93,8 @@ def settling(
 
     References
     ----------
-    .. [1] E. Barrett et al., "Virtual machine warmup blows hot and cold", 2017 (change points tell
-       warming up from a steady state).
+    .. [1] E. Barrett et al., "Virtual machine warmup blows hot and cold", 2017 (change points
+       separate warming up from a steady state).
     .. [2] K. P. White, "An effective truncation heuristic for bias reduction in simulation output",
        1997 (MSER, which always cuts somewhere and knows no chance: not used).
 
@@ -106,8 +106,8 @@ def settling(
     >>> found.block, round(found.ratio.low, 2), round(found.ratio.high, 2)
     (12, 1.22, 1.34)
 
-    It settled with the 13th block, and those from the sixth on until then were 1.22 to 1.34 times
-    as slow as the rest, in the middle.
+    The run settled with the 13th block. From the sixth block until then, the median block was 1.22
+    to 1.34 times as slow as the later ones.
     """
     table = np.asarray(levels_ns, dtype=np.float64)
     kept = np.flatnonzero(~np.isnan(table))

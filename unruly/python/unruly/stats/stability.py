@@ -148,7 +148,7 @@ def _variation(values: NDArray[np.float64], level: float) -> Interval:
     sums = values.sum() - np.bincount(place, values)
     squares = ((values - mean) ** 2).sum() - np.bincount(place, (values - mean) ** 2)
     means = sums / kept
-    # about the mean of what is kept
+    # about the mean of the kept values, not that of all
     variance = (squares - kept * (means - mean) ** 2) / (kept - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.sqrt(np.maximum(variance, 0)) / means)
@@ -238,17 +238,16 @@ def recovery(
     Parameters
     ----------
     intended_ns : array_like, shape (n,), int64
-        When each request was due.
+        The scheduled time of each request.
     latencies_ns : array_like, shape (n,), float64
         Response time; ``inf`` where it failed or was open at the end. No NaN.
     fault_ns : array_like, shape (m,), int64
         When each fault came; ascending.
     detected_ns, failed_over_ns : array_like, shape (m,), int64, optional
-        When it was noticed, and when the replacement had taken over; below 0 where that is not
-        known.
+        When the fault was noticed, and when the replacement had taken over; below 0 if not known.
     patience_ns : float, optional
-        How long a failed request was waited for: one due so long before a fault may be the fault's
-        victim. By default the longest latency that was answered.
+        The timeout of a failed request: one scheduled up to this long before a fault may have
+        failed because of the fault. By default the longest latency of a successful request.
     level : float
 
     Returns
@@ -262,10 +261,10 @@ def recovery(
 
     Notes
     -----
-    A request belongs to a fault when it was under way, or due, between the fault and the recovery;
-    all others are fault-free. A fault that is followed by the next one before a good reply came is
-    never recovered from. Do not read the first good reply of a service with several servers as the
-    end of an outage that one server's clients had.
+    A request belongs to a fault if it was scheduled or under way between the fault and the
+    recovery; all others are fault-free. If the next fault comes before a good reply, the service
+    never recovered from the first one. If a service has several servers, its first good reply need
+    not end the outage for the clients of the failed server.
 
     References
     ----------
@@ -329,17 +328,17 @@ def recoveries_of(
     longer_than: Callable[[float], int],
     level: float = 0.95,
 ) -> Recoveries:
-    """Return what `recovery` does, from what an engine has found of each fault and beside them.
+    """Return what `recovery` does, from an engine's results about faults and fault-free requests.
 
     Parameters
     ----------
     faults : sequence of Recovery
         In the order in which they came.
     fault_free, fault_free_failed, fault_free_max_ns
-        Requests that no fault touched, those of them that failed, and the longest; None when one
-        failed.
+        The number of fault-free requests, how many of them failed, and the longest of their
+        latencies (None if one failed).
     longer_than : callable
-        How many of them took longer than so many ns, failed ones included.
+        Returns how many fault-free requests took longer than a limit in ns, failed ones included.
     level : float
 
     Returns

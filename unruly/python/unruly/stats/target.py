@@ -1,4 +1,4 @@
-"""Is a share of requests within a limit, as somebody wants it: yes, no, or not to be told yet."""
+"""Whether the wanted share of requests is within a limit: yes, no, or not decided yet."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DOUBLINGS_MAX: Final = 40
 
 @dataclass(frozen=True)
 class TargetShare:
-    """What became of a target.
+    """Whether a target was met.
 
-    ``within`` is the share of requests within the limit. ``outcome``: ``"met"`` or ``"missed"``
-    when the whole interval is on one side of what is wanted, else ``"open"``; then ``needed`` is
-    about how many requests would tell, if they are like these (None when no number would).
+    ``within`` is the share of requests within the limit. ``outcome`` is ``"met"`` or ``"missed"``
+    if the whole interval is on one side of the wanted share, else ``"open"``. If it is open,
+    ``needed`` is about how many similar requests would decide (None if no number would).
     """
 
     within: Interval
@@ -36,18 +36,18 @@ class TargetShare:
 def target_share(
     late: ArrayLike, totals: ArrayLike, wanted: float, level: float = 0.95
 ) -> TargetShare:
-    """Hold the share of requests within a limit to a wanted share.
+    """Compare the share of requests within a limit with a wanted share.
 
     Parameters
     ----------
     late : array_like, shape (blocks,)
-        Requests over the limit in each of the equal blocks of time, failed ones included.
+        Number of requests over the limit in each block of equal time, failed ones included.
     totals : array_like, shape (blocks,)
-        All requests of each block.
+        Number of all requests in each block.
     wanted : float
-        The share that is to be within the limit, in (0, 1).
+        The share that should be within the limit, in (0, 1).
     level : float
-        Of the two-sided interval.
+        The confidence level of the two-sided interval.
 
     Returns
     -------
@@ -60,13 +60,13 @@ def target_share(
 
     Notes
     -----
-    Met and missed are each wrong in at most 2.5 % of runs at 95 %, if late requests are
-    independent, or come in bursts of which a run has many. Of a run without a late request the
-    bound is that of independent ones: 99.999 % takes 368,887 of them. So "met" is wrong as often as
-    a run has no burst by chance: where the limit allows k late requests and they come b at a time,
-    in exp(-k / b) of runs at the limit (k = 10, b = 4: 8 %). At the fewest requests that can meet a
-    target k is 3.7: 16 % for pairs, 40 % for b = 4. Do not read "met" as a word on stalls that did
-    not come: see `blind_spot`.
+    "Met" and "missed" are each wrong in at most 2.5 % of runs at 95 %, if late requests are
+    independent or if a run has many bursts of them. A run without a late request has the bound of
+    independent requests: 99.999 % takes 368,887 of them. So "met" is wrong as often as a run has no
+    burst by chance. If the limit allows k late requests and they come b at a time, that is
+    exp(-k / b) of the runs at the limit (k = 10, b = 4: 8 %). At the fewest requests that can meet
+    a target k is 3.7: 16 % for pairs, 40 % for b = 4. "Met" says nothing about stalls that did not
+    occur during the run: see `blind_spot`.
 
     References
     ----------
@@ -101,22 +101,22 @@ def target_share(
 
 
 def _side(low: float, high: float, allowed: float) -> int:
-    """Below what is allowed, above it, or (0) on both sides."""
+    """Return -1 if the interval is at most the allowed share, 1 if above it, 0 if it has both."""
     return -1 if high <= allowed else 1 if low > allowed else 0
 
 
 def _needed(share: float, trials: float, n: int, allowed: float, level: float) -> int | None:
-    """So many requests would tell, were share and design effect to stay as they are."""
+    """Return how many requests decide if share and design effect stay; None if no number does."""
     alpha = (1 - level) / 2
 
-    def tells(times: float) -> bool:
+    def decides(times: float) -> bool:
         many = trials * times
         late = share * many
         low = special.betaincinv(late, many - late + 1, alpha) if late else 0.0
         high = special.betaincinv(late + 1, many - late, 1 - alpha) if late < many else 1.0
         return _side(float(low), float(high), allowed) != 0
 
-    reach = next((k for k in range(1, DOUBLINGS_MAX) if tells(2.0**k)), None)
+    reach = next((k for k in range(1, DOUBLINGS_MAX) if decides(2.0**k)), None)
     if reach is None:
         return None
     low, high = 2.0 ** (reach - 1), 2.0**reach
@@ -124,5 +124,5 @@ def _needed(share: float, trials: float, n: int, allowed: float, level: float) -
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (low, middle) if tells(middle) else (middle, high)
+        low, high = (low, middle) if decides(middle) else (middle, high)
     return int(np.ceil(high * n))

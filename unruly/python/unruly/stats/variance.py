@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 RESIDUAL: Final = "residual"
 EXACT_SHARE: Final = 1e-13
-"""Below this share of the total what is left is rounding: the factors explain all."""
+"""A residual below this share of the total is rounding error: the factors explain everything."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What one factor (``a``) or interaction (``a:b``) explains; the last row is the residual.
+    """The variance that one factor (``a``) or interaction (``a:b``) explains, or the residual.
 
-    ``share`` is of the total sum of squares. ``partial`` is the share of what the other factors
-    leave, with its interval from the noncentral F. None where it cannot be said: ``reason``.
+    ``share`` is the share of the total sum of squares. ``partial`` is the share of the variance
+    that the other factors leave, with its interval from the noncentral F. A value that cannot be
+    computed is None, and ``reason`` says why.
     """
 
     factor: str

@@ -131,9 +131,9 @@ def xft(
     partitioned : float
         Probability that a correct replica is partitioned or slow at the chosen timeout.
     crashed, byzantine : float
-        Probabilities that a replica has crashed, and that it is faulty in any other way. A latency
-        measurement does not tell them: the defaults are three nines of correct and four of benign
-        machines, an example.
+        Probabilities that a replica has crashed, and that it is faulty in any other way. They
+        cannot be measured from latencies. The defaults are an example: a machine is correct with
+        three nines, and benign with four.
 
     Returns
     -------
