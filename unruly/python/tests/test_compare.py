@@ -1,4 +1,4 @@
-"""B against A: what differs is found, what does not stays silent, the unknowable is said."""
+"""B against A: differences are found, equal runs raise none, and undecidable cases are reported."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_one_run_each_finds_a_doubled_median_and_is_silent_on_the_same_system(tm
     (loud,) = compare([one, slow]).results
     assert loud.outcome == "different"
     assert any(it.quantile == "p50" and it.outcome == "slower" for it in loud.moved)
-    assert "one run each cannot tell" in loud.next_step
+    assert "one run each cannot separate" in loud.next_step
 
 
 def test_runs_in_turns_are_pairs_and_show_a_shift(tmp_path, monkeypatch):

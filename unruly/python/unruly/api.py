@@ -100,7 +100,7 @@ def compare(
         Each argument is one side: a run, several runs of the same system, or a directory of runs.
         The first side is the one that the others are compared with.
     names : sequence of str, optional
-        What the sides are called. By default the last part of each path.
+        The names of the sides. By default the last part of each path.
     factor : str, optional
         Compare the levels of this factor inside one run instead.
     latency : str
@@ -108,8 +108,8 @@ def compare(
     op : str, optional
         One operation only.
     allowance : float
-        For one run of each side: the share by which two runs of one system may differ, since a
-        single run cannot tell. 0.25 by default.
+        For one run of each side: the share by which two runs of one system may differ. A single
+        run cannot show how much runs differ by chance. 0.25 by default.
 
     Returns
     -------
@@ -393,8 +393,8 @@ def report(
 def _advice(analysis: Analysis, *, asked: bool) -> Advice | None:
     """Return the advice that belongs on the page.
 
-    Timeouts, replicas and hedges are questions of a group. Of clients and servers they are
-    answered only when somebody asks.
+    Timeouts, replicas and hedges concern a group whose members observe each other. A run of clients
+    and servers gets this advice only if `asked`.
     """
     if not analysis.cells:
         return None
@@ -405,7 +405,7 @@ def _advice(analysis: Analysis, *, asked: bool) -> Advice | None:
     if not (small and trustworthy and analysis.meshed):
         return None
     found = advise(analysis.run, trustworthy=trustworthy)
-    # what requests earn is not known unless somebody gives a table of prices
+    # the page has no table of prices, so the profit of requests is not known
     return replace(found, profit=replace(found.profit, rows=(), absent=()))
 
 

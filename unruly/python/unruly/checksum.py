@@ -70,12 +70,12 @@ def _is_whole(path: Path, _size: int, _mtime_ns: int, _inode: int) -> bool:
         if place is None:
             return not named
         file.seek(place)
-        told = file.read(DIGITS)
-        return named and told == b"%08x" % _sum(file, place)
+        recorded = file.read(DIGITS)
+        return named and recorded == b"%08x" % _sum(file, place)
 
 
 def _place(file: BinaryIO) -> tuple[int | None, bool]:
-    """Where the digits begin, and whether the footer names a checksum."""
+    """Return where the digits begin, and whether the footer names a checksum."""
     end = file.seek(0, 2)
     file.seek(max(end - ENDING_BYTES, 0))
     length = int.from_bytes(file.read(4), "little")
@@ -87,7 +87,7 @@ def _place(file: BinaryIO) -> tuple[int | None, bool]:
 
 
 def _sum(file: BinaryIO, place: int) -> int:
-    """CRC-32 of the file with zeros for the digits at ``place``."""
+    """Return the CRC-32 of the file with zeros for the digits at ``place``."""
     file.seek(0)
     checksum, at = 0, 0
     while piece := file.read(PIECE_BYTES):

@@ -85,7 +85,7 @@ class CellPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run: what is common to its cells, and the settings of each cell."""
+    """The plan of a run: the settings that all cells share, and those of each cell."""
 
     slo: tuple[str, ...] = ()
     """``run.slo``: the targets, as the plan writes them."""

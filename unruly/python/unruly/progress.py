@@ -11,13 +11,13 @@ QUIET_SECONDS = 2.0
 
 @dataclass
 class Progress:
-    """Says on stderr what is being done, once it has taken two seconds."""
+    """Reports the current step on stderr once the work has taken two seconds."""
 
     started: float = field(default_factory=time.monotonic)
     shown: bool = False
 
     def __call__(self, what: str) -> None:
-        """Say `what`; the empty string ends the line."""
+        """Report the step `what`; the empty string ends the line."""
         interactive = sys.stderr.isatty()
         if not what:
             if self.shown and interactive:
@@ -33,7 +33,7 @@ class Progress:
 
 
 def _clear() -> None:
-    """Begin the line again: past the door, which lets through what every verb may write."""
+    """Clear the line, past the filter that removes control characters from the output of verbs."""
     if sys.__stderr__ is not None:
         sys.__stderr__.write("\r\x1b[K")
         sys.__stderr__.flush()

@@ -45,7 +45,7 @@ def is_absent(value: float | None) -> bool:
 
 
 def significant(value: float | None, digits: int = DIGITS) -> str:
-    """Return a number with so many significant digits, no exponent and no trailing zeros.
+    """Return a number with `digits` significant digits, no exponent and no trailing zeros.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def about(number: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share in per cent; one close to 1 has as many nines as tell it from 100 %.
+    """Return a share in per cent; one close to 1 has enough nines to differ from 100 %.
 
     Examples
     --------

@@ -207,10 +207,11 @@ def open_run(
     path : path-like
         The directory that holds ``manifest.json``.
     engine : str
-        What computes: ``"duckdb"`` inside this process, or Spark, at ``"spark://host:port"`` or
-        inside it with so many threads, ``"local[2]"``. All of them give the same numbers.
+        The engine that computes: ``"duckdb"`` inside this process; Spark at
+        ``"spark://host:port"``; or Spark inside this process, ``"local[2]"`` with two threads. All
+        of them give the same numbers.
     memory : str, optional
-        What the engine may hold before it spills to disk, like ``"3GB"``.
+        The memory that the engine may use before it spills to disk, like ``"3GB"``.
 
     Returns
     -------
@@ -330,7 +331,7 @@ SHAPES: Final = {
     "tool": (lambda it: isinstance(it, dict), "an object"),
     "counts": (_is_counts, "objects of integers"),
 }
-"""What every reader takes for granted of a manifest: how to tell, and in words."""
+"""The keys of a manifest with a fixed type: the check of the value, and the type in words."""
 
 
 def _segments(root: Path, table: str, run: str) -> tuple[dict[Path, set[str]], list[str]]:

@@ -1,4 +1,4 @@
-"""The analysis of one run: everything that is said about it, as one frozen value."""
+"""The analysis of one run: all its numbers and findings, as one frozen value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, repr=False)
 class Analysis(Shown):
-    """Everything that is said about one run.
+    """All numbers and findings of one run.
 
     ``analysis["read"]`` is one operation: ``print(analysis["read"].p99)`` prints its p99 with the
     95 % interval. `frame` has all numbers as one table, and `cells` as they are in the summary.

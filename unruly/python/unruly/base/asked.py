@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 OBSERVERS_LEAST: Final = 2
-"""One sender cannot tell a slow node from its own way to it."""
+"""A single sender cannot distinguish a slow node from a slow path to it."""
 
 
 def compares_nodes(slow: SlowNodes) -> bool:

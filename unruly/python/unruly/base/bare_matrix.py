@@ -1,4 +1,4 @@
-"""A bare matrix, one value a pair, without groups or times: who is slow to whoever asks."""
+"""A bare matrix, one value for each pair, without groups or times: nodes slow to every sender."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 NODES_LEAST: Final = 4
 VALUES_MOST: Final = 1
-"""Values of a pair: with more of them pairs have percentiles of their own, and windows."""
+"""Values of a pair. Pairs with more values have percentiles and windows of their own."""
 
 
 @dataclass(frozen=True)
 class BareMatrix:
-    """The nodes of one (cell, op) that are slow to whoever asks, slowest first."""
+    """The nodes of one (cell, op) that are slow to every sender, slowest first."""
 
     cell: str
     op: str
     nodes: int
     slow: tuple[str, ...]
     levels_ns: tuple[float, ...]
-    """Of each of them the percentile of its column, +inf where it falls among the failed."""
+    """The percentile of each slow node's column, +inf if it falls among the failed requests."""
     smallest_ns: float
     factor: float
     percentile: float

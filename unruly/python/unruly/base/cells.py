@@ -46,7 +46,7 @@ COARSE = 4
 
 @dataclass(frozen=True)
 class Cells:
-    """All summaries and what was computed with them."""
+    """The summaries of all cells, and the numbers from the same pass over the rows."""
 
     summaries: list[CellSummary]
     distributions: dict[Any, pd.DataFrame]
@@ -223,7 +223,7 @@ def _batches(figures: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def _batch_quantiles(
     part: Part, batch: pd.DataFrame, number: str, *, everything: bool
 ) -> dict[Any, Any]:
-    """The same of some rows of the figures, which `number` tells apart."""
+    """Return the same for some keys; the column `number` of the rows identifies each key."""
     sizes = {int(n): quantile_ranks_iid(int(n), 0.99, LEVEL) for n in batch["n"].unique()}
     wanted, place = list(PERCENTILES.values()), {}
     for n, (low, high) in sizes.items():
@@ -497,10 +497,10 @@ def percentiles_said(
     rows: str = "rows",
     lost: str = "requests that failed",
 ) -> dict[str, float | None]:
-    """A percentile is said when at least one row is expected beyond it: n (1 - p) >= 1.
+    """Return the percentiles that have at least one row expected beyond them: n (1 - p) >= 1.
 
-    Only of those that were found. `rows` and `lost` are the words for all, and for those without a
-    latency.
+    The others are None, with the reason in `absent`. A percentile that is not in `found` is left
+    out. `rows` and `lost` are the words for all rows, and for those without a latency.
     """
     shown: dict[str, float | None] = {}
     for name, p in PERCENTILES.items():

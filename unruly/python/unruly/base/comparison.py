@@ -1,4 +1,4 @@
-"""Is B different from A, from the runs of each side: what is comparable, compared as it was run."""
+"""Is B different from A: compares the operations that both sides have, by the runs' design."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def compare(
             " and ".join(side.name for side in sides),
             "have no operation in common" + (f" that is {op!r}" if op else ""),
             "runs of the same operations",
-            "`unruly verdict` lists what was measured",
+            "`unruly verdict` lists the measured operations",
         )
     judged = [_judge(sides[0].name, name, key, runs, allowance) for name, key, runs in raw]
     return Comparison(latency, allowance, tuple(_holm(judged)), tuple(left_out))
@@ -208,7 +208,7 @@ def compare_levels(
 ) -> Comparison:
     """Compare the levels of one factor inside a run: its repeats, and its other factors, are pairs.
 
-    The plan's order is drawn from its seed: that is the coin.
+    The seed of the plan draws the order of the cells, so the order is random.
 
     Raises
     ------
@@ -537,7 +537,7 @@ def _words(
             said.append(f"not shown to differ: {bounds}")
         step = "look at what changed between them"
         if design == "one run each":
-            step = "one run each cannot tell a change from a bad hour: take ten pairs in turns"
+            step = "one run each cannot separate a change from a bad hour: take ten pairs in turns"
         return "; ".join(said), step
     if outcome == "undecided":
         reason = next((it.reason for it in moved if it.reason), "too few runs")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 PART_ROWS = 8_000_000
-"""What is held for each row (quantiles, the order of a cell) is held for so many rows at once."""
+"""Queries that keep memory for each row (quantiles, the order of a cell) get this many at once."""
 THROTTLED_SHARE_MAX = 0.5
 """A CPU limit on more of the processes is that of their container, not of an agent."""
 _REPEAT = ["cell", "repeat"]
@@ -56,7 +56,7 @@ class Context:
     rows: ibis.Table
     """Measured rows, lazily."""
     pairs: pd.DataFrame
-    """What there is of each (cell, repeat, op, client, server)."""
+    """Counts, times and extremes of each (cell, repeat, op, client, server)."""
     extents: pd.DataFrame
     """The same of each (cell, repeat, op), with ``senders`` and ``receivers``."""
     progress: Callable[[str], None]
@@ -95,9 +95,9 @@ class Context:
         return replace(self, run=run, rows=self.within.of(rows) if self.within else rows)
 
     def parts(self) -> Iterator[Context]:
-        """Yield whole cells, in the order in which they ran, of about so many rows together.
+        """Yield parts of about `PART_ROWS` rows: whole cells, in the order in which they ran.
 
-        A cell that is larger is a part of its own.
+        A larger cell is a part of its own.
         """
         cells = self.extents.groupby("cell").agg(
             n=("n", "sum"), first_ns=("first_ns", "min"), last_ns=("last_ns", "max")

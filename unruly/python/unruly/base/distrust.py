@@ -101,7 +101,7 @@ def self_distrust(context: Context) -> SelfDistrust:
     if not context.empty:
         known = context.pairs[["stamped", "server_stamped"]].sum()
         answered = context.size - int(context.pairs["failed"].sum())
-        # what a virtual machine of Java is late by is none of our generator's
+        # the send delay of a JVM, or under a CPU limit, is a result: leave it out here
         measured = context.measured_clients
         delays = context.pairs["lag_max_ns"]
         keys = pd.MultiIndex.from_frame(context.pairs[list(measured.columns)])

@@ -79,7 +79,7 @@ class Estimate:
     __repr__ = __str__
 
     def _with_interval(self, value: float, low: float, high: float) -> str:
-        """All three numbers in one unit, with the digits that tell the bounds apart."""
+        """Write all three numbers in one unit, with enough digits to separate the bounds."""
         largest = value or high
         scale, unit = PERCENT if self.unit == "share" else unit_of(largest)
         digits, most = DIGITS

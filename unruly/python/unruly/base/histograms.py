@@ -1,8 +1,8 @@
-"""The numbers of what was imported as histograms: as much as its bins can say, and no more.
+"""The numbers of imported histograms: as precise as the bins allow, and no more.
 
-Bins stay bins. A percentile is interpolated inside its bin, stands beside the two edges that
-enclose it, and is absent where the bin is too coarse; the interval that survives stalls is taken
-where the source cut time into thirty pieces or more, and is widened to the source's own edges.
+Bins stay bins. A percentile is interpolated inside its bin, is shown with the two edges that
+enclose it, and is absent if the bin is too coarse. The interval that survives stalls needs a source
+that cut time into thirty pieces or more; it is widened to the source's own edges.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NO_VALUES = "the source kept no single values, only bins"
 
 @dataclass(frozen=True)
 class Histograms:
-    """The summaries of histogram cells, and what is drawn of them."""
+    """The summaries of histogram cells, and the data of their charts."""
 
     summaries: list[CellSummary]
     distribution: pd.DataFrame
@@ -200,7 +200,7 @@ def _summary(
 
 
 def _asked(n: int) -> list[tuple[str, float]]:
-    """A percentile is said when at least one value is expected beyond it."""
+    """Return the percentiles that have at least one value expected beyond them, and the median."""
     return [(name, p) for name, p in PERCENTILES.items() if name == "p50" or n >= 1 / (1 - p)]
 
 

@@ -141,12 +141,12 @@ def _check_known(analysis: Judged, limit: Limit) -> None:
         if wanted is not None and wanted not in known:
             raise LimitError(
                 f"limit {limit.name!r}", f"{name} is {wanted!r}", f"one of {', '.join(known)}",
-                "`unruly verdict` lists what was measured",
+                f"`unruly verdict` lists each measured {name}",
             )  # fmt: skip
 
 
 def _about(analysis: Judged, limit: Limit) -> list[tuple[str, str]]:
-    """Every op by itself where none is named: a mixture is of no operation."""
+    """Return each (cell, op) that a limit covers: every op by itself, never the mixture of all."""
     return list(
         dict.fromkeys(
             (row.cell, row.op)
@@ -245,7 +245,7 @@ def _fact(statistic: str, summary: CellSummary) -> _Bounds:
 def _share(
     statistic: str, summary: CellSummary, buckets: NDArray[Any], counts: NDArray[Any]
 ) -> _Bounds:
-    """A share of requests, or so many of as many as this run had."""
+    """Return a share of the requests with bounds, or the same scaled to a number of requests."""
     if statistic in ("failed", *SHARES):
         above = buckets >= FAILED_BUCKET
     elif getattr(summary, statistic) is None:

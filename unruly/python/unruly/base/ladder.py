@@ -117,14 +117,14 @@ def ladder_blocks(
 
 
 def too_few_pieces(intervals: int) -> str | None:
-    """Why a source that cut time into so many pieces has no blocks; None when it has."""
+    """Return why a source that cut time into `intervals` pieces has no blocks; None if it has."""
     if intervals >= BLOCKS:
         return None
     return f"the source cut time into {intervals} pieces; {BLOCKS} are needed"
 
 
 def _is_said(name: str, n: int) -> bool:
-    """At least one row is expected beyond the percentile."""
+    """Return whether at least one row is expected beyond the percentile."""
     return name == "p50" or n >= round(1 / (1 - STEPS[name]))
 
 

@@ -1,8 +1,8 @@
-"""The mechanisms that can make a request slow: what shows each, and how each is told.
+"""The mechanisms that can make a request slow: the evidence for each, and its words.
 
-The order is that of how much a mechanism says: a stopped process explains that it did not get a
-CPU, a pause of the collector that a host was busy. A process that gets no CPU does not read, so
-that what is sent to it is sent again. Where several cover one request, the first one has it.
+The list puts causes before their symptoms. A stopped process gets no CPU, so "process stopped"
+comes before the wait for a CPU. A GC pause keeps a host busy. A process that gets no CPU does not
+read, so packets to it are sent again. If several mechanisms cover a request, the first one counts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of ``resources``, and from what on it matters to latency.
+    """A column of ``resources``, and the floor below which it does not matter to latency.
 
-    ``per`` says of what the floor is: of the sample's "time" (a share), of a "second" (a count), or
-    of the "sample" as it is.
+    ``per`` is the unit of the floor: per "time" of the sample (a share), per "second" (a count), or
+    the "sample" itself.
     """
 
     name: str

@@ -129,10 +129,10 @@ class Correlation(Shown):
 
     @property
     def closeness(self) -> float:
-        """How closely the two move together, by which the rows are ordered: 0 to 2.
+        """How closely metric and latency move together, 0 to 2; the rows are in this order.
 
-        By rank and by size: a rank alone puts first whatever tells one receiver from the others all
-        the time, such as its memory, before what moves with the latency.
+        The sum of Spearman's and Pearson's coefficients. By rank alone a constant difference
+        between receivers, such as their memory, would come before a metric that moves with latency.
         """
         return abs(self.spearman.estimate or 0.0) + abs(self.pearson.estimate or 0.0)
 
@@ -141,8 +141,8 @@ class Correlation(Shown):
 class Correlations(Shown):
     """Replies paired with the resource sample of their receiver nearest in time.
 
-    ``unit`` says what is paired; ``scatter`` maps ``"scope:metric"`` (the six strongest) to a frame
-    (receiver, value, latency): at most 1,500 points each.
+    ``unit`` names the paired values. ``scatter`` maps ``"scope:metric"`` (the six strongest) to a
+    frame (receiver, value, latency) of at most 1,500 points each.
     """
 
     paired_share: float | None
@@ -199,7 +199,7 @@ class SelfDistrust(Shown):
 
 @dataclass(frozen=True)
 class BlindSpot:
-    """What this run cannot know about one promise."""
+    """The stalls and rare events that one promise cannot rule out."""
 
     cell: str
     op: str
@@ -207,13 +207,13 @@ class BlindSpot:
     stall_ns: float
     """Stalls longer than this may exist, unseen, and change the percentile (D_blind)."""
     every_ns: float
-    """Nothing is known of what happens less often than every T/3."""
+    """The run says nothing about events rarer than one in this time, T/3."""
     sentence: str
 
 
 @dataclass(frozen=True, order=False, repr=False)
 class Finding(Shown):
-    """Advice as data: what was found, how grave it is, on what evidence, and what to do.
+    """Advice as data: the observation, its severity, its evidence, and a suggestion.
 
     ``code`` has a page ``unruly/docs/findings/<code>.md``. ``section`` follows a reader's
     questions: trust, promise, unruly, where, slow, why, help. ``severity``: ``spoils`` (the run
@@ -238,7 +238,7 @@ class Finding(Shown):
 
 
 class Judged(Protocol):
-    """What limits are held against: an analysis, of which only this is read."""
+    """The part of an analysis that is compared with limits."""
 
     @property
     def run(self) -> Run:

@@ -33,9 +33,9 @@ SEVERAL = ["whole", "place", "cell_first_ns", "cell_before_ns", "cell_block_ns"]
 class Part:
     """Some cells of a run.
 
-    ``rows`` have ``number`` (of their cell and op), ``whole`` (of their cell), ``place`` (of their
-    cell and repeat), the block of time that they are in, ``block`` among the rows of their op and
-    ``cell_block`` among all of their cell, and what is analysed of each.
+    ``rows`` have the columns to analyse and the numbers of their groups. ``number`` identifies the
+    (cell, op), ``whole`` the cell, and ``place`` the (cell, repeat). ``block`` is the block of time
+    among the rows of the op, and ``cell_block`` that among all rows of the cell.
     """
 
     context: Context

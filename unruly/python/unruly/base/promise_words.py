@@ -19,9 +19,9 @@ def promise_words(row: CellSummary, label: str) -> str:
     Parameters
     ----------
     row : CellSummary
-        Its ladder is what is written.
+        The summary whose ladder is written.
     label : str
-        What a reader calls the operation.
+        The readable name of the operation.
 
     Returns
     -------

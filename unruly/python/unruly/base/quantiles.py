@@ -19,7 +19,7 @@ ROWS_MOST: Final = 20_000_000
 
 
 def oversized(rows: int) -> bool:
-    """Whether so many rows are too many for the engine's own quantiles."""
+    """Return whether `rows` are too many for the engine's own quantiles."""
     return rows > ROWS_MOST
 
 
@@ -35,7 +35,7 @@ def quantiles_of(
     Parameters
     ----------
     size : int
-        At least as many rows as there are: what is chosen by, not what is counted.
+        An upper bound of the number of rows. It only selects the algorithm.
     """
     if not oversized(size):
         return fetch(request_tables.quantiles(rows, keys, probabilities, latencies))

@@ -254,7 +254,8 @@ def _few_rows(analysis: Analysis) -> Iterator[Finding]:
         "warns",
         1000,
         "too few requests for a p99",
-        f"{words}. Of fewer than {count(ROWS_WANTED)} requests fewer than ten lie beyond the p99.",
+        f"{words}. With fewer than {count(ROWS_WANTED)} requests, "
+        "fewer than ten lie beyond the p99.",
         {"rows": few, "wanted": ROWS_WANTED},
         "Run longer, or at a higher rate.",
     )

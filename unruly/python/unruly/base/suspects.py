@@ -1,7 +1,7 @@
-"""Who may have made requests slow, and when: spans of time from events, samples and parts.
+"""Processes that may have made requests slow, and when: spans from events, samples and parts.
 
-No label of an injected fault is looked at: whoever has to be told what was done to a system cannot
-find out what happens to one.
+The search ignores the labels of injected faults. A production system has no such labels, so a
+method that reads them could not find causes there.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ STARTED: Final = "process started"
 EVENTS_MOST: Final = 100_000
 SAMPLES_MOST: Final = 200_000
 SAMPLES_LEAST: Final = 10
-"""Fewer say nothing of what is usual."""
+"""Fewer samples do not show which values are usual."""
 DEVIATIONS: Final = 6.0
 OF_HIGHEST: Final = 0.1
-"""Of its own highest: where it struck, a tenth of it is not what else made somebody wait."""
+"""The least share of a metric's highest value: a lower sample is no cause next to the peak."""
 SPREAD: Final = 1.4826
-"""Times the median absolute deviation is the standard deviation, of a normal distribution."""
+"""Times the median absolute deviation is the standard deviation of a normal distribution."""
 GAP_NS: Final = 20_000_000
 """Samples follow one another, but not to the millisecond."""
 
@@ -122,9 +122,9 @@ def inside(
 
 
 def from_events(context: Context, left_out: list[str]) -> Iterator[Suspect]:
-    """Processes that stopped, died, paused or waited, as their events say.
+    """Yield processes that stopped, died, paused or waited according to their events.
 
-    What is not looked at is told in `left_out`.
+    A sentence about ignored events is appended to `left_out`.
     """
     kinds = [kind for it in MECHANISMS for kind in it.events]
     frame = fetch(cause_tables.events(context.run.events, [*kinds, STARTED], EVENTS_MOST))
@@ -166,9 +166,9 @@ def _spans(
 
 
 def from_samples(context: Context, left_out: list[str]) -> Iterator[Suspect]:
-    """Hosts and processes with a metric that was high at times, against their own run.
+    """Yield hosts and processes with a metric that was high at times, compared with the whole run.
 
-    What is not looked at is told in `left_out`.
+    A sentence about ignored samples is appended to `left_out`.
     """
     metrics = {metric.name: metric for it in MECHANISMS for metric in it.metrics}
     names = list(metrics)
@@ -207,7 +207,7 @@ def _cut(frame: pd.DataFrame) -> bool:
 
 
 def _least(usual: pd.DataFrame, metric: Metric) -> NDArray[np.float64]:
-    """From what on a metric is above its floor and far above what is usual of each."""
+    """Return the least value above a metric's floor and far above the usual of each process."""
     n, middle, spread, highest = (
         usual[f"{metric.name}_{what}"].to_numpy(dtype=np.float64, na_value=np.nan)
         for what in ("n", "middle", "spread", "highest")
@@ -217,7 +217,7 @@ def _least(usual: pd.DataFrame, metric: Metric) -> NDArray[np.float64]:
 
 
 def above_usual(values: NDArray[np.float64], deviations: float) -> float:
-    """So many robust standard deviations above the median."""
+    """Return the median plus this many robust standard deviations."""
     middle = float(np.nanmedian(values))
     return middle + deviations * SPREAD * float(np.nanmedian(np.abs(values - middle)))
 

@@ -52,7 +52,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Far:
-    """What the far tail of one (cell, op) is said by."""
+    """The data from which the far tail of one (cell, op) is summarised."""
 
     levels: dict[str, BlockInterval]
     mean: Interval
@@ -63,9 +63,9 @@ class Far:
 class Tail:
     """The far tail of one (cell, op), of response time.
 
-    What is None has its reason in ``absent``; ``least`` has the lower bound (97.5 %) of a
-    percentile, which stands even where the interval is absent. ``over_100ms`` counts failed
-    requests too.
+    ``absent`` has the reason of each value that is None. ``least`` has the lower bound (97.5 %) of
+    a percentile, which is known even if the interval is absent. ``over_100ms`` counts failed
+    requests, too.
     """
 
     cell: str
@@ -88,7 +88,7 @@ class Tail:
 
 
 def over_limits(part: Part, target: Target) -> dict[tuple[str, str], Over]:
-    """Count what is over the target and over 100 ms, for each (cell, op) of a part."""
+    """Count the requests over the target and over 100 ms, for each (cell, op) of a part."""
     frame = fetch(tail_tables.over_limits(part.rows, target.limit_ns, OUTLIER_NS))
     names = part.names.set_index("number")
     found = {}
@@ -115,7 +115,7 @@ def levels_of(
 def tails(
     summaries: Sequence[CellSummary], far: Mapping[tuple[str, str], Far], target: Target
 ) -> tuple[Tail, ...]:
-    """Put together what is said of each (cell, op)."""
+    """Return the far tail of each (cell, op)."""
     return tuple(
         _tail(row, far[row.cell, row.op], target)
         for row in summaries

@@ -277,7 +277,7 @@ def _spans(bins: pd.DataFrame, places: pd.DataFrame, server: int) -> Iterator[di
 
 
 def _beyond_chance(held: int, n: int, failed: int) -> bool:
-    """Whether failures scattered over the run would hardly leave so many in a row."""
+    """Return whether failures scattered at random would hardly ever put `held` in a row."""
     if held < REQUESTS_LEAST:
         return False
     return failed == n or n * (failed / n) ** held < CHANCE_MOST
