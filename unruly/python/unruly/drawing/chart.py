@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_COLOURS = 8
-"""More hues than this cannot be told apart by eye; further ops are left to the tables."""
+"""The eye cannot distinguish more hues than this; further ops are in the tables only."""
 
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -29,7 +29,7 @@ DIGITS = 4
 
 
 def rounded(value: Any) -> Any:
-    """Return a value fit for JSON: four digits for a float, null for what is not finite."""
+    """Return a value fit for JSON: a float with four digits, or null if it is not finite."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -74,7 +74,7 @@ def heat(field: str, domain: tuple[float, float], kind: Literal["log", "linear"]
 
 
 def on_heat(field: str) -> Any:
-    """Return the colour of words on a heat map: what stands out from its square."""
+    """Return the colour of words on a heat map, in contrast to their square."""
     strong = f"scale('fillOpacity', datum.{field}) > 0.5"
     return alt.condition(strong, alt.value("var(--paper)"), alt.value("var(--ink)"))
 

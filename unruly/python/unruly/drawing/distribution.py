@@ -77,7 +77,7 @@ def curve_chart(
 ) -> Spec:
     """Return exceedance curves on two log axes; the vertical one is marked by percentiles.
 
-    `of` names what is counted; `step` is where a curve falls between two of its points.
+    `of` names the counted things. `step` says where a curve falls between two of its points.
     """
     values = [share for share in SHARES if share >= least] or [0.5]
     labels = " : ".join(f"datum.value == {share} ? '{SHARES[share]}'" for share in values) + " : ''"

@@ -39,7 +39,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Datum:
-    """One field of a table: what is shown, and why it is absent when it is."""
+    """One field of a table: its text, or the reason why it is absent."""
 
     text: str
     reason: str = ""

@@ -52,13 +52,13 @@ class OwnSection:
     Attributes
     ----------
     key, heading : str
-        Its anchor, and what stands above it.
+        The anchor, and the heading above the section.
     after : str
         The key of the shared section that it follows.
     build : callable
         Returns its only part.
     without_rows : bool
-        True if it is shown also where no row was measured.
+        True if the page shows it even if no row was measured.
     """
 
     key: str

@@ -91,7 +91,7 @@ class Since:
 
 
 def time_unit(span_ns: float) -> tuple[float, str]:
-    """Return the unit in which so long a time is easiest to read, and its name."""
+    """Return the unit in which a time of this length is easiest to read, in ns, and its name."""
     for scale, unit in SCALES:
         if span_ns >= 2 * scale:
             return scale, unit

@@ -113,7 +113,7 @@ def _write(page: str, output: str | os.PathLike[str]) -> Path:
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(path.name + ".part")
-    # a new file: whatever has this name is not written through
+    # a new file: never write through a link of this name
     half.unlink(missing_ok=True)
     with half.open("x", encoding="utf-8", errors="replace", newline="\n") as file:
         file.write(page)
@@ -129,11 +129,11 @@ def render(
     comparison: Comparison | None = None,
     alone: bool = False,
 ) -> str:
-    """Return the page as text; of the advice alone when that is wanted."""
+    """Return the page as text; only the advice if `alone`."""
     views = views_of(analyses, advice, names)
     bundling = prepare()
-    # checking each datum against Vega-Lite's schema would take as long as all the rest, and the
-    # tests look at what is drawn
+    # checking each datum against Vega-Lite's schema would take as long as all the rest; the tests
+    # check the charts instead
     with debug_mode(False):
         page = _single(views[0], alone) if len(views) == 1 else _several(views, comparison)
         return _fill(page, bundling.result())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_SPOTS = 6
 MOST_TEXTS = 3
-"""From so many findings of one kind on, only their titles stand on the page."""
+"""If a kind has this many findings or more, the page shows only their titles."""
 
 
 def _missing(view: View) -> tuple[str, ...]:
@@ -27,7 +27,7 @@ def _missing(view: View) -> tuple[str, ...]:
 
 
 def _blind_spots(view: View) -> tuple[str, ...]:
-    """Return what the run cannot know, unless a finding on the page says it."""
+    """Return the blind spots of the run that no finding on the page mentions."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
     for it in view.analysis.findings:
         if it.section == "promise":

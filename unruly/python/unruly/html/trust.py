@@ -1,4 +1,4 @@
-"""Tables about the measurement itself: what was counted, what our own side did, who took part."""
+"""Tables about the measurement itself: statuses, our load generator, processes and hosts."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def host_table(view: View) -> Table | None:
 
 
 def _host(host: Mapping[str, Any]) -> list[Datum]:
-    unknown = "the host does not tell"
+    unknown = "the host does not report it"
     virtual = {True: "yes", False: "no"}.get(host.get("virtualised"), format.DASH)  # type: ignore[arg-type]
     return [
         text(host.get("name") or "?"),
@@ -180,4 +180,6 @@ def _host(host: Mapping[str, Any]) -> list[Datum]:
 
 
 def _known(value: object) -> Datum:
-    return text(value) if value else Datum(format.DASH, "the host does not tell", number=False)
+    if value:
+        return text(value)
+    return Datum(format.DASH, "the host does not report it", number=False)

@@ -76,7 +76,7 @@ def bounded(value: Column, rows: int, kind: pa.DataType) -> pa.Array:
 
 
 def table_of(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
-    """Return rows of a trace table; what is not given is null."""
+    """Return rows of a trace table; a column that is not given is null."""
     arrays, fields = [], []
     for column, kind, required in TABLES[name]:
         arrays.append(array(columns.get(column), rows, ARROW[kind]))
@@ -85,7 +85,7 @@ def table_of(name: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
 
 
 def codes_of(value: Column, rows: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Distinct texts of a column, and which of them each row has."""
+    """Return the distinct texts of a column, and the index of each row's text."""
     if is_scalar(value):
         return [plain(str(value))], np.zeros(rows, np.int64)
     encoded = value if isinstance(value, pa.DictionaryArray) else None

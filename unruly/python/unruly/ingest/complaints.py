@@ -10,7 +10,7 @@ from unruly.errors import IngestError
 REFUSED_SHARE_MAX: Final = 0.01
 KEPT: Final = 5
 HOPELESS_LINES: Final = 100_000
-"""A file of which most of so many lines cannot be read is given up without reading the rest."""
+"""The import stops early once it has read this many lines and refused more than half of them."""
 
 
 @dataclass

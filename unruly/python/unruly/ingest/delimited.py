@@ -83,7 +83,7 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
             source.complaints.refuse(int(line), wanted)
         return "skip"
 
-    # the outer columns tell a blank row, as spreadsheets leave them, from one without a value
+    # the outer columns distinguish a blank row, as spreadsheets leave them, from a missing value
     chosen = list(dict.fromkeys([*columns, layout.names[0], layout.names[-1]]))
     width = len(layout.names)
     closed = Closed(source, layout.delimiter, width, skip=layout.skip, spanning=layout.spanning)
@@ -183,7 +183,7 @@ def _broken(source: Source, error: Exception) -> IngestError:
 
 
 def refuse(source: Source, rows: Rows, bad: NDArray[np.bool_], column: str, reason: str) -> Rows:
-    """Leave out the ``bad`` rows, with a complaint about what stands in ``column``."""
+    """Return the rows without the ``bad`` ones; complain about the text of each in ``column``."""
     if not bad.any():
         return rows
     for place in np.flatnonzero(bad):
@@ -194,10 +194,10 @@ def refuse(source: Source, rows: Rows, bad: NDArray[np.bool_], column: str, reas
 
 
 def numbers_ns(texts: pa.Array, unit_ns: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Numbers of a unit in ns, to the nearest; and which of them are none (0 there).
+    """Return numbers of a unit in ns, to the nearest; and which texts are no numbers (0 there).
 
-    Beyond 52 days the digits are read one by one, since a float would lose nanoseconds. NaN and
-    infinities are no numbers, and neither is what 64 bits of nanoseconds cannot hold.
+    Beyond 52 days the digits are read one by one, since a float would lose nanoseconds. NaN,
+    infinities and values beyond 64 bits of nanoseconds are no numbers.
     """
     good = np.asarray(pc.match_substring_regex(texts, NUMBER)).astype(bool)
     safe = pc.if_else(pa.array(good), pc.utf8_trim_whitespace(texts), "0")
@@ -212,7 +212,7 @@ def numbers_ns(texts: pa.Array, unit_ns: int) -> tuple[NDArray[np.int64], NDArra
 
 
 def _exact(texts: pa.Array, unit_ns: int, otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Read plain decimals as whole and part; what has an exponent stays as it was."""
+    """Return plain decimals read as whole and fraction; others keep their value of `otherwise`."""
     parts = pc.extract_regex(texts, PARTS)
     plain = np.asarray(pc.is_valid(parts)).astype(bool)
 

@@ -23,8 +23,8 @@ def document(source: Source) -> dict[str, Any]:
     Raises
     ------
     IngestError
-        When it is no JSON object, over 64 MiB (what is written so is a summary), or much longer
-        than the file that it is compressed in.
+        If the file holds no JSON object, if it is over 64 MiB (a summary is smaller), or if it
+        inflates to much more than its compressed size.
     """
     data = bytearray()
     for chunk in source.chunks():

@@ -158,11 +158,11 @@ def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Form
 
 
 def _guess(sample: Sample, formats: tuple[Format, ...]) -> str:
-    """Hint at the format most of whose words the head holds."""
+    """Return a hint: the format that shares most words with the head of the file."""
     head = sample.text
     special = [it for it in formats if not it.fallback]
     shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in special}
     best = max(shares, key=lambda name: shares[name])
     if sample.binary or shares[best] < 0.5:
         return "save it as a table with a header and name --value and --unit"
-    return f"it looks most like {best}: --format {best} says what is wrong with it"
+    return f"it looks most like {best}: --format {best} explains why it does not fit"

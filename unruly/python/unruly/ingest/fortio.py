@@ -67,11 +67,11 @@ def _bins(
     return low, high, count
 
 
-def _span(told: dict[str, Any]) -> tuple[int, int]:
-    text = str(told.get("StartTime") or "")
+def _span(run: dict[str, Any]) -> tuple[int, int]:
+    text = str(run.get("StartTime") or "")
     began = 0
     if text:
-        # more digits of a second than Python reads
+        # fortio writes more decimals of a second than Python reads
         head, _, rest = text.partition(".")
         zone = rest.lstrip("0123456789") or ("Z" if text.endswith("Z") else "")
         whole = head.removesuffix("Z") + zone.replace("Z", "+00:00")
@@ -79,7 +79,7 @@ def _span(told: dict[str, Any]) -> tuple[int, int]:
             began = round(datetime.fromisoformat(whole).timestamp() * SECOND_NS)
         except ValueError:
             began = 0
-    length = told.get("ActualDuration") or told.get("RequestedDuration") or 1
+    length = run.get("ActualDuration") or run.get("RequestedDuration") or 1
     return began, began + (int(length) if isinstance(length, int | float) else 1)
 
 

@@ -70,7 +70,7 @@ def decode(text: str) -> HdrHistogram:
     Raises
     ------
     IngestError
-        With what is wrong: not base64, not a histogram, truncated, a count below 0.
+        If the text is not base64 or not a histogram, is truncated, or has a count below 0.
 
     References
     ----------

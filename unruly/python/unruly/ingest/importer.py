@@ -1,8 +1,8 @@
-"""From files to a run: recognise each, read it, write its rows, say what is missing.
+"""From files to a run: recognise each file, read it, write its rows, report missing data.
 
-Several files: each file with latencies is a cell of its own (factor ``file``), so that nothing is
-mixed that was measured apart; files with events or resources are laid beside the cells that they
-overlap in time, or beside the only one.
+Each of several files with latencies becomes a cell of its own (factor ``file``), because separate
+measurements must not be mixed. Events and resources of other files are added to the cells that they
+overlap in time, or to the only cell.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ def import_files(
     paths : sequence of str
         Files in any of `formats.FORMATS`; ``-`` is standard input.
     directory : Path
-        Where the run is made; must not exist, or be empty.
+        The directory of the run; must not exist, or be empty.
     options : Options
-        What the user said of them.
+        The user's options for these files.
     progress : callable, optional
-        Is told now and then what is being done.
+        Called from time to time with the current step as text.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """JMeter: result files (JTL) as CSV and as XML; ``timeStamp`` is the start, in ms, unless changed.
 
-Of nested samples the outermost counts: it holds the time of its parts. XML is read event by event,
-and a file that declares entities is refused.
+Only the outermost of nested samples counts, because it includes the time of its parts. XML is read
+event by event, and a file that declares entities is refused.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _read_xml(source: Source, options: Options) -> Iterator[Requests]:
 
 
 def _samples(source: Source) -> Iterator[Row]:
-    """The outermost samples, as the parser comes by them."""
-    # what was made UTF-8 still names its old encoding
+    """Yield the outermost samples in the order of the file."""
+    # a file that was re-encoded as UTF-8 still declares its old encoding
     parser = expat.ParserCreate("utf-8" if source.reencoded else None)
     found: list[tuple[int, dict[str, str]]] = []
     depth = 0
@@ -200,9 +200,13 @@ def _rows(source: Source, found: list[tuple[int, dict[str, str]]]) -> Iterator[R
 
 
 def _failure(code: str, said: str) -> str:
-    """Samplers of sockets answer 500 themselves when the peer does not: the message then tells."""
-    told = failure("", said)
-    return told if "Exception" in said and told != "error:failed" else failure(code, said)
+    """Return the status of a failed sample.
+
+    Socket samplers write code 500 themselves if the peer does not answer. The exception in the
+    message then names the failure.
+    """
+    named = failure("", said)
+    return named if "Exception" in said and named != "error:failed" else failure(code, said)
 
 
 def _size(text: str | None) -> int:

@@ -34,7 +34,7 @@ DIGITS_NS: Final = ((11, 1_000_000_000), (14, 1_000_000), (17, 1_000), (20, 1))
 """``timeFormat`` has four units; in this century each has its own number of digits."""
 PARTIAL: Final = "looking up names and connecting are not in these latencies"
 WHOLE_SECONDS: Final = (
-    "times are whole seconds: K6_CSV_TIME_FORMAT=unix_nano would tell when a request ended"
+    "times are whole seconds: K6_CSV_TIME_FORMAT=unix_nano would record when a request ended"
 )
 
 

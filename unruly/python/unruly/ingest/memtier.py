@@ -1,7 +1,7 @@
 """memtier_benchmark's JSON: an HdrHistogram of each command, in microseconds, over the whole run.
 
-Where it was told to leave the histograms out (``--hide-histogram``) the percentiles that it
-printed make bins, in milliseconds.
+If ``--hide-histogram`` left the histograms out, bins are made from the printed percentiles, in
+milliseconds.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Histograms:
-    """Rows of the table ``histograms``: what a source without single values kept.
+    """Rows of the table ``histograms``: the bins of a source that kept no single values.
 
     ``count`` values lie uniformly between ``low_ns`` and ``high_ns``; equal edges are one exact
     value, infinite edges are requests that failed.
@@ -88,9 +88,9 @@ class Spans:
 
 @dataclass(frozen=True)
 class Events:
-    """Rows of the table ``events``: what happened beside the requests, as a pause of a collector.
+    """Rows of the table ``events``: events other than requests, such as a GC pause.
 
-    They are laid beside every cell that the file overlaps in time; ``ended_ns`` may be null.
+    They are added to every cell that the file overlaps in time; ``ended_ns`` may be null.
     """
 
     kind: Column
@@ -98,14 +98,14 @@ class Events:
     ended_ns: Column = None
     detail: Column = None
     pauses: bool = True
-    """Somebody waited: where no file has latencies these are measured themselves."""
+    """True if a process waited: if no file has latencies, these pauses are the measured values."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Rows of the table ``resources``, by the names of its columns; what is not given is null.
+    """Rows of the table ``resources``, by the names of its columns; a missing column is null.
 
-    They are laid beside every cell that the file overlaps in time.
+    They are added to every cell that the file overlaps in time.
     """
 
     started_ns: Column

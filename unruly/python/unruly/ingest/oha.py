@@ -1,6 +1,6 @@
 """oha: ``--output-format csv``; times in seconds since the run began.
 
-Only requests that got a response are in it: what was refused or timed out is nowhere.
+The file has only requests that got a response. Refused requests and timeouts are missing.
 """
 
 from __future__ import annotations

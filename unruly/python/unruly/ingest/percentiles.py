@@ -35,7 +35,7 @@ class Bins:
             self.count.append(count)
 
     def batch(self) -> Histograms:
-        """Return what is held as one batch."""
+        """Return the bins collected so far as one batch."""
         return Histograms(
             op=self.op,
             started_ns=self.started_ns,

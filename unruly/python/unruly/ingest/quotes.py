@@ -46,7 +46,7 @@ def opened(delimiter: str) -> re.Pattern[bytes]:
 
 
 def spans(lines: Sequence[str], delimiter: str, width: int) -> bool:
-    """Whether a row of the head has all its fields only over several lines."""
+    """Return whether a row of the head needs several lines for all its fields."""
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
     last = 0
     for row in reader:
@@ -62,11 +62,11 @@ class Closed:
     Parameters
     ----------
     source : Source
-        Hears of each line that is refused, and which lines are no rows of their own.
+        Records each refused line, and the lines that continue a row.
     delimiter, width : str, int
-        What cuts a row into so many fields.
+        The separator of fields, and the number of fields in a row.
     skip : int
-        Lines before the rows, which are not looked at.
+        Number of lines before the rows; their quotes are ignored.
     spanning : bool
         Whether a value may span lines.
     """
@@ -92,7 +92,7 @@ class Closed:
             yield self._close(held, begins, final=True)[0]
 
     def _close(self, text: bytes, number: int, *, final: bool) -> tuple[bytes, bytes, int]:
-        """Return what is whole, what waits for the next block, and the line where that begins."""
+        """Return the complete rows, the rest for the next block, and the first line of the rest."""
         ended = text.endswith(b"\n")
         lines = text.removesuffix(b"\n").split(b"\n")
         numbers = self._numbers(number, len(lines))
@@ -130,7 +130,7 @@ class Closed:
         return len(lines) < SPANNED_MOST and sum(map(len, lines)) < SPANNED_BYTES
 
     def _spanned(self, lines: list[bytes]) -> int:
-        """Return how many lines are one row with all its fields; 0 when none is."""
+        """Return how many lines make one row with all its fields; 0 if no number does."""
         if not self.spanning:
             return 0
         row = lines[0]

@@ -101,7 +101,7 @@ class _Rows:
         self.pauses: list[tuple[int, int]] = []
 
     def add(self, row: dict[str, str]) -> None:
-        """Add a row: what came since the row before it of the same type."""
+        """Add a row: the requests since the previous row of the same type."""
         op = row["type"].strip()
         number = {name: float(row[name]) for name in WANTED - {"type"}}
         errors = float(row.get("errors") or 0)

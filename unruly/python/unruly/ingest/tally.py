@@ -81,12 +81,12 @@ class Tick:
 
 @dataclass
 class Tally:
-    """Everything that the manifest says of the rows."""
+    """The counts and figures that the manifest records about the rows."""
 
     by_status: dict[str, int] = field(default_factory=dict)
     figures: dict[tuple[str, str], Figure] = field(default_factory=dict)
     told: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    """Figures that the source itself tells."""
+    """Figures that the source itself reports."""
     extents: dict[str, tuple[int, int]] = field(default_factory=dict)
     """First and last instant of each cell."""
     nodes: dict[tuple[str, str, int], None] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class Tally:
         return {"copies": copies, "requests": requests}
 
     def known(self) -> list[dict[str, Any]]:
-        """Figures of each (cell, op), those that the source tells before those that we counted."""
+        """Return the figures of each (cell, op); reported figures replace counted ones."""
         keys = sorted({*self.figures, *self.told})
         return [
             {

@@ -55,7 +55,7 @@ class Segments:
             self._write(GROUP_ROWS)
 
     def close(self) -> None:
-        """Write what is held and finish the last segment."""
+        """Write the buffered rows and finish the last segment."""
         if self.held_rows:
             self._write(self.held_rows)
         self._finish()
@@ -169,7 +169,7 @@ class RunWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove what is not whole."""
+        """Remove the directory of an unfinished run; a finished run has been renamed."""
         shutil.rmtree(self.root, ignore_errors=True)
 
     def cell(self, factors: dict[str, str], where: str) -> str:

@@ -75,7 +75,7 @@ def verdict(analysis: Analysis, *, width: int = 100, colour: bool = False) -> st
 
 
 def _conclusions(analysis: Analysis) -> Iterator[tuple[str, str]]:
-    """Each line with its colour; what went wrong first."""
+    """Yield each line with its colour; outages come first."""
     worked, red = analysis.worked, COLOURS["spoils"]
     if not worked.ok:
         worst = sorted(worked.outages, key=lambda it: -it.failed)[:OUTAGES_MAX]
@@ -188,7 +188,7 @@ def _promises(analysis: Analysis) -> Iterator[str]:
 
 
 def next_step(analysis: Analysis) -> str:
-    """Return what to do first about what went wrong: failures, then what spoils, then warnings."""
+    """Return the first step to take: against failures, else spoiling findings, else warnings."""
     if not analysis.worked.ok and analysis.worked.failed:
         return failure_step(analysis.worked)
     return _step(analysis.findings) or _longer(analysis)

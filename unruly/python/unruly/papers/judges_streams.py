@@ -99,7 +99,7 @@ def java_costs_more(analysis: Analysis) -> Judgement:
         return unknown("jvm-tcp and tcp do not both say what a message costs")
     found = _over(java, native)
     if found is None:
-        return unknown("a message of one of them costs nothing that can be told")
+        return unknown("the CPU time of a message of one of them is too small to measure")
     sentence = f"a message of jvm-tcp costs {found.estimate:.2f} x the CPU time of one of tcp"
     return beside_line(found, 1.0, sentence, above=True)
 
@@ -132,7 +132,7 @@ def _all_lose(rows: Sequence[Stream], what: str) -> Judgement:
 
 
 def _at_once(found: Interval, many: int) -> Interval:
-    """An interval that holds with all others of so many at once (Bonferroni), on logarithms."""
+    """Return an interval that holds at once with `many` - 1 others (Bonferroni), on logarithms."""
     estimate, low, high = _bounds(found)
     if not (estimate > 0 and low > 0):
         return Interval(estimate, None, None, LEVEL, found.n, found.n_effective, found.method)

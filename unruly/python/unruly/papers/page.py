@@ -23,7 +23,7 @@ FOLDER: Final = "unruly/docs"
 """Where the page is kept; its links are relative to it."""
 
 ORDER: Final = ("holds", "does not hold", "undecided", "shown", *STATES)
-HEAD: Final = """# What the papers found, and what is seen here
+HEAD: Final = """# What the papers found, and what unruly measures
 
 Five studies are the root of this project. Each of their findings, figures and tables stands here,
 with the plan and the living system (or the stand-in) that shows it, and today's verdict: *holds*,

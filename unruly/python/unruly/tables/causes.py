@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KEYS: Final = ("cell", "op")
 PARTS: Final = ("send_lag", "client_kernel", "server_kernel", "handler", "rest")
-"""What a request's time is made of; ``rest`` is what no stamp splits."""
+"""The parts of a request's time; ``rest`` is the time that no stamp splits."""
 SCATTER: Final = 1_000_003
 """A prime: requests of all operations and times are met alike by a part of its remainders."""
 _STEP: Final = 48_271
@@ -60,26 +60,26 @@ def _scatter(rows: Table) -> Value:
 
 
 def scattered(number: Value) -> Value:
-    """A number below `SCATTER` by which neighbours lie anywhere."""
+    """Return a number below `SCATTER` that spreads neighbouring numbers over the whole range."""
     return (number % SCATTER).cast("int64") * _STEP % SCATTER
 
 
 def cut(wanted: float, n: int) -> int:
-    """The scatter below which there are about so many of n rows."""
+    """Return the scatter below which about `wanted` of n rows lie."""
     return int(min(1.0, wanted / max(1, n)) * SCATTER)
 
 
 def sampled(rows: Table, limits: Table, most: int) -> Table:
-    """Of each (cell, op) rows beyond its limit and within it, as chance chooses them.
+    """Return random rows of each (cell, op), some beyond its limit and some within it.
 
     Parameters
     ----------
     rows : Table
         As `with_parts` gives them.
     limits : Table
-        cell, op, limit_ns, cut: of the rows within the limit those with a scatter below it.
+        cell, op, limit_ns, cut: rows within the limit are taken if their scatter is below it.
     most : int
-        So many beyond the limit, of each.
+        At most this many rows beyond the limit, of each (cell, op).
 
     Returns
     -------
@@ -174,7 +174,7 @@ def events(table: Table, kinds: Sequence[str], most: int) -> Table:
 
 
 def _in_turn(rows: Table, group: Sequence[str], order: Sequence[Any], most: int) -> Table:
-    """The first row of every group, then the second of each, until there are so many.
+    """Return the first row of every group, then the second of each, until there are `most`.
 
     By their order alone the many rows of one group would leave no room for those of another.
     """
@@ -184,13 +184,13 @@ def _in_turn(rows: Table, group: Sequence[str], order: Sequence[Any], most: int)
 
 
 def levels(resources: Table, metrics: Mapping[str, str]) -> Table:
-    """Samples with their metrics as floors are told.
+    """Return samples with each metric in the unit of its floor.
 
     Parameters
     ----------
     metrics : mapping of str to str
-        What a level is of each: a share of the sample's "time", a number in a "second", or the
-        "sample" as it is.
+        The unit of each metric: "time" (a share of the sample's time), "second" (a number per
+        second), or "sample" (the value of the sample).
 
     Returns
     -------
@@ -209,7 +209,7 @@ def levels(resources: Table, metrics: Mapping[str, str]) -> Table:
 
 
 def usual_levels(table: Table, metrics: Sequence[str]) -> Table:
-    """What is usual of each process and host, over the whole run.
+    """Return the usual levels of each process and host, over the whole run.
 
     Parameters
     ----------
@@ -219,8 +219,8 @@ def usual_levels(table: Table, metrics: Sequence[str]) -> Table:
     Returns
     -------
     Table
-        whose, watched, and of each metric ``<metric>_n``, ``_middle`` (the median), ``_spread``
-        (the median of what they differ by from that) and ``_highest``.
+        whose, watched, and for each metric ``<metric>_n``, ``_middle`` (the median), ``_spread``
+        (the median absolute deviation from it) and ``_highest``.
     """
     medians = {f"{name}_middle": table[name].median() for name in metrics}
     joined = table.join(table.group_by(*WHOSE).agg(**medians), list(WHOSE))

@@ -1,6 +1,6 @@
-"""Expressions over faults: when each was, what was due meanwhile, what was not, and silences.
+"""Expressions over faults: their times, the requests during them, undisturbed ones, and silences.
 
-Windows are on the one clock of the run, in which no two legs overlap.
+Windows are on the one clock of the run, in which no two trials overlap.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process sta
 
 
 def struck(events: Table) -> Table:
-    """Every fault: cell, repeat, process, kind, detail, started_ns, lasted_ns.
+    """Return every fault: cell, repeat, process, kind, detail, started_ns, lasted_ns.
 
-    One whose event has no end lasts until its process goes on again; null where it never does.
+    A fault whose event has no end lasts until its process runs again; null if it never does.
     """
     ends = list(UNTIL_AGAIN.values())
     told = events.filter(events.kind.startswith(FAULT) | events.kind.isin(ends))
     told = told.mutate(ends=told.kind.isin(ends))
-    # what ends one fault at the instant at which the next begins does not end that
+    # an end at the same instant as the next fault's begin ends the first fault only
     later = ibis.window(
         group_by=["cell", "repeat", "process"],
         order_by=["started_ns", ibis.desc("ends")],
@@ -45,7 +45,7 @@ def struck(events: Table) -> Table:
 
 
 def due_within(rows: Table, windows: Table) -> Table:
-    """Requests that were due in each window: effect, cell, ok, response.
+    """Return the requests scheduled in each window: effect, cell, ok, response.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def due_within(rows: Table, windows: Table) -> Table:
 
 
 def untouched(rows: Table, quiet: Table, patience_ns: float) -> Table:
-    """Rows that were due in a quiet stretch and done before its end: cell, ok, response.
+    """Return rows scheduled in a quiet stretch and done before the next fault: cell, ok, response.
 
     Parameters
     ----------
     quiet : Table
-        from_ns, to_ns, until_ns (when the next fault comes, which the end of a leg is not).
+        from_ns, to_ns, until_ns (when the next fault comes; the end of a trial is no fault).
     patience_ns : float
-        So long one that failed was waited for.
+        The timeout: how long the client waited for a request that failed.
     """
     due = within(rows, quiet)
     waited = ibis.ifelse(due.response == INFINITY, patience_ns, due.response)
@@ -73,17 +73,17 @@ def untouched(rows: Table, quiet: Table, patience_ns: float) -> Table:
 
 
 def first_hurt(rows: Table, windows: Table) -> Table:
-    """When the first request was due that failed, or took longer than any without a fault.
+    """Return the scheduled time of the first request that failed or was slower than without faults.
 
     Parameters
     ----------
     windows : Table
-        fault, from_ns, to_ns, free_max_ns (what the slowest good one took without a fault).
+        fault, from_ns, to_ns, free_max_ns (the longest latency of a good request without a fault).
 
     Returns
     -------
     Table
-        fault, after_ns (from the window's begin); no row where none was hurt.
+        fault, after_ns (from the window's begin); no row if no request was affected.
     """
     due = within(rows, windows)
     hurt = due.filter(~due.ok | (due.response > due.free_max_ns))
@@ -92,7 +92,9 @@ def first_hurt(rows: Table, windows: Table) -> Table:
 
 
 def silences(rows: Table, windows: Table) -> Table:
-    """The longest time without a good reply in each window: fault, gap_ns; no row where none came.
+    """Return the longest time without a good reply in each window: fault, gap_ns.
+
+    A window without any good reply has no row.
 
     The end of the window ends a silence, too.
     """

@@ -1,4 +1,4 @@
-"""Expressions over the whole run's time: what came in each bin, how slow, and what went on."""
+"""Expressions over the time of the whole run: requests and latencies in each bin, and events."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ HAPPENED: Final = (
 
 
 def came(rows: Table, first_ns: int, bin_ns: int) -> Table:
-    """Requests by status and bin: bin, status, count.
+    """Return the requests by status and bin: bin, status, count.
 
-    A good reply counts when it came; one that failed, which may never have come, when it was due.
+    A good reply counts in the bin in which it came. A failed request may have no reply, so it
+    counts in the bin of its scheduled time.
     """
     stamp = ibis.ifelse(rows.ok, rows.received_ns, rows.intended_ns)
     placed = rows.select("status", bin=((stamp - first_ns) // bin_ns).cast("int32"))
@@ -33,14 +34,14 @@ def came(rows: Table, first_ns: int, bin_ns: int) -> Table:
 
 
 def due_in_bins(rows: Table, first_ns: int, bin_ns: int) -> Table:
-    """What was due in each bin: bin, ok, response."""
+    """Return the requests scheduled in each bin: bin, ok, response."""
     return in_bins(rows, first_ns, bin_ns).select("bin", "ok", "response")
 
 
 def spans(events: Table, most: int) -> Table:
-    """What else than faults went on in processes, the longest first.
+    """Return the events of processes other than faults, the longest first.
 
-    cell, repeat, process, kind, detail, started_ns, lasted_ns (0 of an instant).
+    cell, repeat, process, kind, detail, started_ns, lasted_ns (0 for an instant).
     """
     told = events.filter(events.kind.isin(HAPPENED))
     lasted = (told.ended_ns - told.started_ns).fill_null(0)

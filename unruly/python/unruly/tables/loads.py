@@ -1,4 +1,4 @@
-"""Expressions over legs (a repeat of a cell): what was sent, what came, and whose the tail is."""
+"""Expressions over trials (a repeat of a cell): requests sent and answered, and late-sent tails."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ KEYS: Final = ("cell", "repeat")
 
 
 def came(rows: Table, legs: Table) -> Table:
-    """What was due, what was sent, and what came well, before the last request of its leg was due.
+    """Count the requests scheduled, sent and answered before the last scheduled time of a trial.
 
     Parameters
     ----------
     legs : Table
-        cell, repeat, last_ns.
+        cell, repeat, last_ns (the scheduled time of the trial's last request).
 
     Returns
     -------
@@ -36,19 +36,19 @@ def came(rows: Table, legs: Table) -> Table:
 
 
 def late_tails(rows: Table, limits: Table, least_ns: float) -> Table:
-    """Rows beyond the p99 of their leg, and those of them that were late because sent late.
+    """Count the rows beyond the p99 of their trial, and how many of them were late by the send.
 
     Parameters
     ----------
     limits : Table
         cell, repeat, p99.
     least_ns : float
-        A smaller send lag is no trouble, however short the response time.
+        A smaller send delay does not count, however short the response time is.
 
     Returns
     -------
     Table
-        cell, repeat, tail, explained (the send lag is more than half of the response time).
+        cell, repeat, tail, explained (the send delay is more than half of the response time).
     """
     joined = rows.join(limits, list(KEYS))
     beyond = joined.filter(joined.response > joined.p99)

@@ -30,11 +30,11 @@ def open_engine(name: str = DUCKDB, memory: str | None = None) -> Engine:
     Raises
     ------
     EngineError
-        For any other name or size, or when what the engine needs is not installed.
+        For any other name or size, or if a package that the engine needs is not installed.
     """
     size = None if memory is None else parse_memory(memory)
     if name == DUCKDB:
-        from unruly.tables.duckdb_engine import DuckDBEngine  # noqa: PLC0415 - load what is used
+        from unruly.tables.duckdb_engine import DuckDBEngine  # noqa: PLC0415 - load one engine
 
         return DuckDBEngine(size)
     if _SPARK.fullmatch(name):

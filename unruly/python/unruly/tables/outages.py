@@ -18,20 +18,20 @@ def by_status(rows: Table) -> Table:
 
 
 def in_bins(rows: Table, places: Table) -> Table:
-    """Count what was scheduled for each server in each bin of time.
+    """Return the failures, and the first and last good request, of each server by bin of time.
 
     Parameters
     ----------
     rows : Table
         As `unruly.tables.requests.measured` gives them.
     places : Table
-        cell, repeat, server of those to look at, with ``origin_ns`` and ``bin_ns``.
+        cell, repeat, server to look at, with ``origin_ns`` and ``bin_ns``.
 
     Returns
     -------
     Table
-        cell, repeat, server, bin, failed, and when the first and the last request that was answered
-        well were scheduled, ns since the origin (null where none was).
+        cell, repeat, server, bin, ``failed`` (a count), ``first_good_ns`` and ``last_good_ns``: the
+        scheduled times of the first and last good request, ns since the origin (null if none).
     """
     joined = rows.join(places, ["cell", "repeat", "server"])
     since_ns = joined.intended_ns - joined.origin_ns

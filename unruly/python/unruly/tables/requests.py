@@ -23,19 +23,19 @@ SENT_FIRST: Final = "sent_first_ns"
 """When the first try was sent: a column of rows that `last_tries` made."""
 BUCKET_WIDTH: Final = 0.005
 ASIDE: Final = ("load", "wind_down")
-"""Phases that are neither measured nor on the way to it."""
+"""Phases that are neither measured nor part of the warm-up."""
 FAILED_BUCKET: Final = 1_000_000
 
 
 def measured(requests: Table) -> Table:
-    """Rows that count: without what came before them or after, `timed`."""
+    """Return the measured rows, `timed`: without warm-up, load and wind-down."""
     return timed(requests.filter(requests.phase.notin(["warmup", *ASIDE])))
 
 
 def counted(requests: Table) -> Table:
-    """Rows that count, `measured`; of a request that was tried again its last try alone.
+    """Return the `measured` rows; a request that was tried again has its last try only.
 
-    Reads the attempts once, since telling the last try costs a window over all rows.
+    Reads the attempts first, because finding the last tries costs a window over all rows.
     """
     rows = measured(requests)
     most = fetch(rows.agg(most=rows.attempt.max()))["most"].iloc[0]
@@ -43,11 +43,12 @@ def counted(requests: Table) -> Table:
 
 
 def timed(requests: Table) -> Table:
-    """Rows with both latencies (ns; +inf when not ok), those of the warm-up as well.
+    """Return rows of all phases with both latencies (ns; +inf when not ok).
 
-    Adds ``ok``, ``response``, ``service``, ``send_lag`` (ns, null when never sent; of a request
-    that was tried again that of its first try, since what came between is no late send). A request
-    that ``waited`` for a connection has no send lag: the generator was on time.
+    Adds ``ok``, ``response``, ``service``, ``send_lag`` (the send delay in ns, null when never
+    sent). A request that was tried again has the send delay of its first try, since the time
+    between tries is no late send. A request that ``waited`` for a connection has no send delay: the
+    load generator was on time.
     """
     waited = requests.waited.fill_null(False)
     ok = requests.status == "ok"
@@ -68,10 +69,10 @@ def timed(requests: Table) -> Table:
 
 
 def last_tries(requests: Table) -> Table:
-    """Requests as whoever asked one server saw them: of their tries the last, since the first.
+    """Return the last try of each request to one server, with the scheduled time of its first try.
 
-    Adds `SENT_FIRST`. A request that was asked of several servers keeps its rows: its copies are
-    looked at together.
+    That is the latency which the client saw. Adds `SENT_FIRST`. A request to several servers keeps
+    all its rows, because its copies are analysed together.
     """
     request = ibis.window(group_by=["cell", "repeat", "client", "op", "request"])
     tried = requests.mutate(

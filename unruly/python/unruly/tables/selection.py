@@ -1,10 +1,10 @@
 """Exact quantiles of any number of rows in bounded memory.
 
 An engine's own quantile holds every value of a group. Here one pass counts rows in logarithmic bins
-0.1 % wide (the geometric middle of a bin is within 0.05 % of all that it holds; two histograms
-merge by adding), and they say in which bins the wanted ranks lie. A second pass counts the distinct
-values of those bins alone. Where they hold too many rows they are first cut into equal parts, as
-often as needed: what is held grows with the number of bins, never with that of rows.
+0.1 % wide (the geometric middle of a bin is within 0.05 % of all its values; two histograms merge
+by adding). The counts show in which bins the wanted ranks lie. A second pass counts the distinct
+values of those bins alone. Bins with too many rows are first cut into equal parts, as often as
+needed: memory grows with the number of bins, never with the number of rows.
 """
 
 from __future__ import annotations

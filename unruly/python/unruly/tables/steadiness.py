@@ -1,6 +1,6 @@
-"""Expressions over time: levels by block, what was answered each second, what arrived in each bin.
+"""Expressions over time: levels by block, good replies by second, scheduled requests by bin.
 
-Time is that of each (cell, op): measured time alone, repeats end to end.
+Time is the measured time of each (cell, op), with its repeats end to end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ORDINARY: Final = ("started", "process started", "process ended")
 
 
 def in_blocks(rows: Table, places: Table) -> Table:
-    """Add ``block``, of so many blocks of equal length as each (cell, op) has.
+    """Return rows with ``block``, their place among the equal blocks of time of their (cell, op).
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def in_blocks(rows: Table, places: Table) -> Table:
 
 
 def answered_each_second(rows: Table, places: Table) -> Table:
-    """Good replies of each (cell, op) by the second in which they came: cell, op, place, count.
+    """Return good replies of each (cell, op) by the second of arrival: cell, op, place, count.
 
-    Those that came after the last request of their repeat was due are left out.
+    Replies after the last scheduled time of their repeat are left out.
     """
     joined = rows.filter(rows.ok).join(places, list(KEYS))
     inside = joined.filter(joined.received_ns.between(joined.first_ns, joined.last_ns))
@@ -50,7 +50,9 @@ def answered_each_second(rows: Table, places: Table) -> Table:
 
 
 def due_in_bins(rows: Table, places: Table, *, copies: bool) -> Table:
-    """Requests of each (cell, op) by the bin in which they were due: cell, op, place, count.
+    """Return requests of each (cell, op) by the bin of their scheduled time, with their count.
+
+    The columns are cell, op, place, count.
 
     Parameters
     ----------

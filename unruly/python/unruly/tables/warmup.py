@@ -1,4 +1,4 @@
-"""Expressions over the warm-up and what was measured after it, as one stretch of time."""
+"""Expressions over the warm-up and the measured time after it, as one stretch of time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PAUSES: Final = ("gc", "safepoint", "process stopped", "disk wait")
 
 
 def begun(rows: Table) -> Table:
-    """How much of each (cell, repeat, op) came in its warm-up, and since when: n, first_ns."""
+    """Return the number of warm-up requests of each (cell, repeat, op) and their first time."""
     cold = rows.filter(rows.phase == "warmup")
     return cold.group_by(*KEYS).agg(n=cold.count(), first_ns=cold.intended_ns.min()).order_by(*KEYS)
 
 
 def in_blocks(rows: Table, places: Table) -> Table:
-    """Add ``block``, of so many blocks of equal length as each (cell, repeat, op) has.
+    """Return rows with ``block``, their place among the equal blocks of their (cell, repeat, op).
 
     Parameters
     ----------

@@ -104,9 +104,9 @@ def _refuse_special(output: Path) -> None:
     try:
         mode = output.lstat().st_mode
     except OSError:
-        # it is not there, or writing will say what is wrong
+        # there is no such file, or writing it will report the error
         return
-    # of a directory writing says so itself
+    # writing to a directory reports its own error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a link" if stat.S_ISLNK(mode) else "a device or a pipe"
         raise UnrulyError(output, f"is {kind}", "a new or a regular file", "name another with -o")

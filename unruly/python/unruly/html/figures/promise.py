@@ -85,7 +85,7 @@ def _summaries(view: View, latency: str) -> list[Any]:
 
 def _row_name(view: View, cell: str, op: str) -> str:
     if len(view.cells) > 1:
-        # the factors that vary are what tells cells apart
+        # a cell is named by the factors that differ between cells
         kept = [it for it in cell.split(" ") if not all(it in o.split(" ") for o in view.cells)]
         return " ".join(kept) or cell
     return ALL_WORDS if op == ALL else op

@@ -57,7 +57,7 @@ def _figure(result: Compared, place: int) -> Figure | None:
 
 
 def _claim(result: Compared) -> str:
-    """Say what was decided, in the words of the decision."""
+    """Return the outcome of a comparison as a sentence."""
     if result.outcome == "undecided":
         return f"It is undecided whether {result.b} differs from {result.a}"
     moved = [it.quantile for it in result.moved if it.outcome in OUTCOMES]

@@ -211,7 +211,7 @@ def sensitivity(view: View) -> Figure | None:
             .encode(
                 x=alt.X(
                     "factor:Q",
-                    title="slow means: at least so many times the fastest (a factor)",
+                    title="slow means: at least this many times the fastest (a factor)",
                     scale=alt.Scale(zero=False, nice=False),
                     axis=alt.Axis(values=sorted(set(frame["factor"])), format=".3~g"),
                 ),

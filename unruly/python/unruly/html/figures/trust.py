@@ -1,4 +1,4 @@
-"""How late our own sending was, beside what was measured."""
+"""The send delay of the load generator compared with the response time."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _title(view: View, ratio: float | None) -> str:
     if ratio >= 5:
         return (
             f"Our own sending hardly matters: at the p99 it is {format.times(ratio)} shorter "
-            "than what was measured"
+            "than the response time"
         )
     return (
         "Our own sending is part of the tail: the p99 response time is only "
