@@ -326,7 +326,7 @@ def test_a_timeout_below_the_clock_s_resolution_is_left_out_with_its_reason(tmp_
         pq.write_table(table, segment)
     advice = advised(path, timeouts_ns=[0.4 * MS, 5 * MS])
     assert advice.resolution_ns == 1 * MS
-    assert advice.left_out == {"400 µs": "it is below what the clocks of this run tell apart, 1 ms"}
+    assert advice.left_out == {"400 µs": "it is below the resolution of this run's clocks, 1 ms"}
     assert 5 * MS in advice.timeouts_ns
     assert min(advice.timeouts_ns) >= MS
     assert advised(path.parent / "run").detection.rows

@@ -1,4 +1,4 @@
-"""First, quorum and all on the same operations: what was planted copy by copy is what is said."""
+"""First, quorum and all on the same operations: the results are those planted copy by copy."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_large_matrix_is_not_told_and_says_so(tmp_path, monkeypatch):
     analysis = numbers(write_log(tmp_path / "run", operations))
     assert analysis.arrival_log.rows == ()
     _, part = section(analysis)
-    assert "2 cells and operations, where at most 1 are told" in part.lead[0]
+    assert "2 cells and operations, where at most 1 are compared" in part.lead[0]
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +321,7 @@ def test_the_page_tells_every_algorithm_its_n_and_its_interval(store):
         "1",
     )
     assert re.fullmatch(r"4\.\d+.ms \* \(4\.\d+.ms to 4\.\d+.ms\)", row["mean"])
-    assert "had so many correct copies only" in waits.note
+    assert "Only for operations that had enough correct copies" in waits.note
     assert said(waits, 1)["others beyond it"].startswith("at most 1.22")
     slow = by_caption["The slowest operations, under every algorithm"]
     line = next(said(slow, n) for n in range(len(slow.rows)) if slow.rows[n][1].text == "41")

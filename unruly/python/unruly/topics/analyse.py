@@ -59,7 +59,7 @@ def analyse(
     target: Target | None = None,
     causes: bool = True,
 ) -> Analysis:
-    """Compute everything that is said about one run.
+    """Compute all numbers and findings of one run.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def analyse(
 
 
 def _found(analysis: Analysis, context: Context, asked: Asked, read: _Read | None) -> Analysis:
-    """Let every topic judge what was read, and apply the rules."""
+    """Return the analysis with the judgement of every topic and the findings of all rules."""
     judged: dict[str, object] = {}
     for topic in TOPICS:
         judged[topic.name] = None
@@ -225,19 +225,19 @@ def _no_correlations() -> Correlations:
 
 @dataclass(frozen=True)
 class _Read:
-    """All that is read from the trace before the topics judge it."""
+    """All data read from the trace before the topics judge it."""
 
     cells: cell_part.Cells
     nodes: _Nodes
     parts: list[dict[str, object]]
-    """Of each part of the run, what the topics measured of it."""
+    """The measurements of the topics, by name, for each part of the run."""
 
 
 def _passes(context: Context, asked: Asked) -> _Read:
     """Read the trace.
 
-    The engine leaves a core idle between its passes: two parts are looked at at a time, and beside
-    them what is about the run as a whole.
+    The engine leaves a core idle between its passes. So two parts are read at a time, and another
+    thread reads the data about the whole run.
     """
     by_part = [it for it in TOPICS if it.measure_part and it.applies(context, asked)]
 
@@ -269,7 +269,7 @@ class _Nodes:
     distrust: SelfDistrust
     bare_matrices: tuple[BareMatrix, ...]
     whole: dict[str, object]
-    """What the topics measured of the whole run, by name."""
+    """The measurements of the topics, by name, for the whole run."""
 
 
 def _nodes(context: Context, asked: Asked) -> _Nodes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unruly.topics.advice.model import XftAdvice
 
 MOST_NINES = 16.0
-"""A double tells no more apart."""
+"""A double cannot distinguish a probability with more nines from 1."""
 
 
 def advice_xft(view: View) -> Figure | None:

@@ -27,7 +27,7 @@ Key = tuple[str, str]
 """(cell, op)."""
 
 REPLIES_WANTED: Final = 4
-"""Windows are as short as leaves each pair about so many replies: nearly one moment."""
+"""Windows are as short as possible, but long enough for about this many replies of each pair."""
 PAIRS_MAX: Final = 300_000
 """(window, pair) that come into Python; beyond, windows are longer."""
 TIMEOUTS_MAX: Final = 24
@@ -114,7 +114,7 @@ class Ground:
 
     @property
     def blind_spot(self) -> str:
-        """What no part can know: what comes so seldom that it may not have come."""
+        """A sentence about events so rare that the run may have missed them."""
         longest = float(self.context.lengths_ns.max())
         _, every_ns = blind_spot(longest, self.wanted.confidence)
         return f"Nothing is known of what happens less often than every {duration(every_ns)}."
@@ -207,7 +207,7 @@ def _timeouts(
         grid = timeout_grid(low, max(float(known.max()), low))
     finest = duration(resolution_ns)
     left_out = {
-        duration(t): f"it is below what the clocks of this run tell apart, {finest}"
+        duration(t): f"it is below the resolution of this run's clocks, {finest}"
         for t in asked
         if t < resolution_ns
     }
@@ -216,7 +216,7 @@ def _timeouts(
 
 
 def _resolution_ns(context: Context) -> float:
-    """The unit of which every stamp is a multiple: of a run from outside often 1 ms."""
+    """Return the unit of which every stamp is a multiple, often 1 ms in an imported run."""
     found = fetch(advice_tables.resolution(context.rows)).to_dict("records")[0]
     units = [unit for unit in advice_tables.RESOLUTIONS_NS if bool(found[f"of_{unit}"])]
     return float(max(units, default=1))
@@ -243,7 +243,7 @@ def _meshed_cells(context: Context) -> set[str]:
 
 
 def _window_ns(pings: pd.DataFrame) -> int:
-    """As short as leaves a pair some replies, and few enough windows to look at each."""
+    """Return the shortest window with enough replies of each pair, and not too many windows."""
     known = pings[np.isfinite(pings["period_ns"].astype(float))]
     if known.empty:
         return int(LADDER_S[6] * 1e9)
@@ -255,7 +255,7 @@ def _window_ns(pings: pd.DataFrame) -> int:
 
 
 def _squares(frame: pd.DataFrame) -> Squares:
-    """Lay the pairs of one (cell, op) out as a square for each group and window."""
+    """Return the pairs of one (cell, op) as a square matrix for each group and window."""
     labels = {label: _numbers(label) for label in frame["label"].unique()}
     member = pd.DataFrame(
         [(label, node, place) for label, nodes in labels.items() for place, node in
@@ -270,7 +270,7 @@ def _squares(frame: pd.DataFrame) -> Squares:
     most = max((len(nodes) for nodes in labels.values()), default=2)
     table = np.full((len(items), most, most), np.nan)
     table[item, frame["client_place"], frame["server_place"]] = frame["worst"].to_numpy()
-    # whoever is in no pair was killed: the rest is a group without it
+    # a member in no pair was killed: the others form a group without it
     seen = ~np.isnan(table)
     size = (seen.any(axis=1) | seen.any(axis=2)).sum(axis=1)
     whole = seen.sum(axis=(1, 2)) == size * (size - 1)

@@ -222,7 +222,7 @@ def cross_faults(ground: Ground, squares: dict[Key, Squares]) -> Part[XftAdvice]
         f"A member is partitioned when it is outside the largest set of members that all hear each "
         f"other within T in a window of {duration(ground.window_ns)}. Replicas fail "
         f"independently: {percent(wanted.byzantine)} are Byzantine and {percent(wanted.crashed)} "
-        f"crashed, which no latency can tell. XFT and CFT have {2 * t + 1} replicas, BFT has "
+        f"crashed; latencies do not show that. XFT and CFT have {2 * t + 1} replicas, BFT has "
         f"{3 * t + 1}. {ground.blind_spot}",
         tuple(rows),
         tuple(absent),

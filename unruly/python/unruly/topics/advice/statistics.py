@@ -101,7 +101,7 @@ def advise(
         Of the intervals.
     crashed, byzantine : float
         Probabilities that a replica has crashed, and that it is faulty in any other way, for XFT:
-        an example, since no latency tells them.
+        the defaults are an example, because latencies do not show them.
     trustworthy : bool, optional
         What `unruly.analyse` found; carried along.
 
@@ -351,7 +351,7 @@ def _peers_only(part: pd.DataFrame, *, own: bool) -> NDArray[np.float64]:
         return table
     servers = np.array(part["servers"].tolist(), dtype=np.int64)
     mine = servers == part["client"].to_numpy()[:, None]
-    # whoever did not ask itself leaves out nobody in particular: its last
+    # a client that did not ask itself has no copy of its own: leave out its last reply
     none = ~mine.any(axis=1)
     mine[none, -1] = True
     others: NDArray[np.float64] = table[~mine].reshape(len(table), table.shape[1] - 1)

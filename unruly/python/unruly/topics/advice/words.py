@@ -122,7 +122,7 @@ def cross_faults(op: str, points: Sequence[XftPoint], chosen: float | None, faul
 
 
 def profit(what: str, found: Profit, requests: int) -> str:
-    """Say what a cell, or the run, earns and what is lost."""
+    """Return a sentence: the profit of a cell or of the run, and the share lost to latency."""
     rate = found.per_hour
     bounds = (
         f" ({significant(rate.low)} to {significant(rate.high)})"
@@ -150,7 +150,7 @@ def peak(factor: str, others: dict[str, str], found: ProfitPeak) -> str:
         less = significant(found.falls_at)
         return f"{best} and surely less from {less} on: stay at or below the peak"
     if found.falls is None:
-        return f"{best}; what is lower beyond may be chance: measure longer there"
+        return f"{best}; the lower profit beyond it may be chance: measure longer there"
     return f"{best}, the highest load that was measured: measure higher ones to find where it falls"
 
 

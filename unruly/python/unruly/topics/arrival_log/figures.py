@@ -45,7 +45,7 @@ def waits_figure(view: View, log: ArrivalLog) -> Figure | None:
         _title(curves),
         "The same operations three times. Read down to a percentile, then across: at “p99” one "
         "operation in 100 takes longer than where the curve stands. The gap between two curves is "
-        "the price of waiting for more replicas. An operation that never had so many correct "
+        "the price of waiting for more replicas. An operation that never had enough correct "
         "copies counts as slower than all others." + left,
         tuple(panels[:MOST_PANELS]),
         legend=chart.legend(WAITS),

@@ -1,4 +1,4 @@
-"""What an arrival log says: plain frozen values; what is None has its reason in ``absent``."""
+"""The results of an arrival log: plain frozen values; ``absent`` has the reason of each None."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wait:
-    """How long operations would have taken, or how long a write stood on few replicas.
+    """How long operations would have taken, or how long a write was on few replicas only.
 
-    ``measure`` is ``"first"``, ``"quorum"`` or ``"all"`` (until the k-th correct copy, from when
-    the operation was due), or of answered writes ``"second"`` or ``"every"`` (from the answer to
-    the second correct copy, and to the last). ``censored`` operations never got there: they rank
-    above all others, and ``mean`` and ``max`` are absent with one of them. ``mean_ok`` and
-    ``max_ok`` are of the others. ``beyond_max`` is the share of operations that take longer than
-    ``max_ok``.
+    ``measure`` is ``"first"``, ``"quorum"`` or ``"all"`` (from the scheduled time of the operation
+    to the k-th correct copy). For answered writes it is ``"second"`` or ``"every"`` (from the
+    answer to the second correct copy, or to the last). ``censored`` operations never had that copy:
+    they rank above all others, and with one of them ``mean`` and ``max`` are absent. ``mean_ok``
+    and ``max_ok`` leave censored operations out. ``beyond_max`` is the share of operations that
+    take longer than ``max_ok``.
     """
 
     measure: str

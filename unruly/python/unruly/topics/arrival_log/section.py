@@ -58,7 +58,7 @@ def _label(log: ArrivalLog, row: Operations) -> str:
 
 
 def _lead(log: ArrivalLog) -> tuple[str, ...]:
-    """What is compared, and what is not: of the (cell, op) that leave out most."""
+    """Return sentences about the compared operations, and where most are left out."""
     rows = [row for row in log.rows if row.other_sizes + row.without_level + row.unanswered]
     rows.sort(key=lambda row: -(row.other_sizes + row.without_level + row.unanswered))
     more = [sentence for row in rows[:LEFT_OUT_MOST] for sentence in _left_out(log, row)]
@@ -98,16 +98,16 @@ def _waits(log: ArrivalLog) -> Table:
     ]
     starred = any(wait.censored for row in log.rows for wait in row.waits)
     note = (
-        "From when an operation was due until so many correct copies had come, of different "
-        "replicas. In brackets the interval of 95 %, which allows for bursts; “others beyond it” "
-        "is how many of all operations may be slower than the slowest seen. "
+        "The time from an operation's scheduled time until the given number of correct copies had "
+        "come, each from another replica. The 95 % interval in brackets allows for bursts. “Others "
+        "beyond it” is how many of all operations may be slower than the slowest seen. "
     )
     return _table(columns, body, "Every algorithm on the same operations", note + _star(starred))
 
 
 def _star(starred: bool) -> str:
     return (
-        "* Of the operations that had so many correct copies only: the others would still wait. "
+        "* Only for operations that had enough correct copies: the others would still wait. "
         if starred
         else ""
     )
@@ -206,9 +206,9 @@ def _exposures(log: ArrivalLog) -> Table:
         [text(_label(log, row)), text(EXPOSED[wait.measure]), *_times(wait)] for row, wait in found
     ]
     note = (
-        "From the answer of a write until its second correct copy, and until its last: so long the "
-        "client believed the write done while fewer replicas were known to have it. 0 where that "
-        "copy had come before the answer. "
+        "The time from the answer of a write until its second correct copy, and until its last. "
+        "During it the client believed the write done while fewer replicas were known to have it. "
+        "It is 0 if that copy had come before the answer. "
     )
     starred = any(wait.censored for _, wait in found)
     return _table(columns, body, "How long answered writes were exposed", note + _star(starred))

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from unruly.base.context import Context
 
 KEYS_MOST: Final = 100
-"""So many (cell, op) are told in full: of a larger matrix nobody reads a section for each."""
+"""A run with more (cell, op) has no section: nobody would read a row for each of them."""
 OUTLIER_FACTOR: Final = 10
-"""An outlier is beyond so many times the mean, as everywhere in this house."""
+"""An outlier takes longer than this many times the mean, as everywhere in unruly."""
 HOP_LIMIT_NS: Final = 100_000_000
-"""A hop beyond 100 ms is counted, as the study of arrivals did."""
+"""Hops beyond 100 ms are counted, as in the study of arrivals."""
 SLOWEST_MOST: Final = 10
 SAID: Final = ("p50", "p99", "p99_9")
 HOP_PROBABILITIES: Final = (0.0, 0.5, 0.99)
@@ -52,7 +52,7 @@ DISTRIBUTION: Final = ["cell", "op", "measure", "low_ns", "high_ns", "count"]
 def arrival_log(
     context: Context, *, pictures: bool = True, hop_limit_ns: float = HOP_LIMIT_NS
 ) -> ArrivalLog | None:
-    """Look at the operations of an arrival log.
+    """Return the results of every (cell, op) of an arrival log.
 
     Parameters
     ----------
@@ -66,8 +66,8 @@ def arrival_log(
     Returns
     -------
     ArrivalLog or None
-        None when the run is none: no operation asked two replicas, or the level is always ``all``
-        and no copy has a status that only a replicated store knows.
+        None when the run is no arrival log: no operation asked two replicas, or the level is always
+        ``all`` and no copy has a status that only a replicated store knows.
     """
     if context.empty or not (context.extents["receivers"] > 1).any():
         return None
@@ -79,8 +79,8 @@ def arrival_log(
     if subjects > KEYS_MOST:
         return ArrivalLog(
             (), nothing,
-            f"{count(subjects)} cells and operations, where at most {KEYS_MOST} are told: measure "
-            "those of interest alone",
+            f"{count(subjects)} cells and operations, where at most {KEYS_MOST} are compared: "
+            "measure those of interest alone",
         )  # fmt: skip
     rows: list[Operations] = []
     drawn = [nothing]
@@ -196,7 +196,7 @@ class _Look:
         )
 
     def told(self, number: int) -> Operations:
-        """Put together what is said of one (cell, op)."""
+        """Return the results of one (cell, op)."""
         cell, op = key = self.measured.numbers[number]
         places, sizes = self.measured.places, self.measured.sizes
         replicas = int(places.loc[places["number"] == number, "replicas"].iloc[0])
@@ -241,7 +241,7 @@ class _Look:
         ]
 
 
-NONE: Final = "no operation asked so many replicas"
+NONE: Final = "no operation asked that number of replicas"
 
 
 def _place(number: int, measure: str) -> int:
@@ -272,7 +272,7 @@ def _wait(
     mean = largest = None
     if censored < n:
         mean = mean_by_blocks(buckets, counts, float(row["response_mean"]))
-        # what is waited for is never less than nothing
+        # a waiting time is never below 0
         mean = replace(mean, low=None if mean.low is None else max(0.0, mean.low))
         largest = float(row["response_max"])
     if mean is not None and mean.low is None:

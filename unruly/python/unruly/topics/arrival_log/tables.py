@@ -42,13 +42,13 @@ def operations(rows: Table) -> Table:
 
 
 def without_level(rows: Table) -> Table:
-    """How many operations waited for nothing that has a name (a hedge): cell, op, n."""
+    """Count the operations that waited for no named level (hedges): cell, op, n."""
     hedged = rows.filter(rows.level.isnull()).group_by(*REQUEST).agg(copies=lambda t: t.count())
     return hedged.group_by("cell", "op").agg(n=hedged.count()).order_by("cell", "op")
 
 
 def sizes(whole: Table) -> Table:
-    """How many operations asked so many replicas: cell, op, size, n."""
+    """Count the operations by the number of replicas that they asked: cell, op, size, n."""
     keys = ("cell", "op", "size")
     return whole.group_by(*keys).agg(n=whole.count()).order_by(*keys)
 

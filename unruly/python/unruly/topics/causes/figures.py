@@ -30,7 +30,7 @@ PARTS = {
     "client_kernel": "client kernel to user",
     "server_kernel": "server kernel to user",
     "handler": "handler",
-    "rest": "network, queue, or what is not stamped",
+    "rest": "network, queue, or not stamped",
 }
 
 
@@ -49,7 +49,7 @@ def _labels(view: View) -> list[str]:
 
 
 def lead(view: View) -> tuple[str, ...]:
-    """Say which slow requests no event explains, and what was not looked at."""
+    """Return sentences about slow requests that no event explains, and about skipped data."""
     found = causes_of(view.analysis)
     if found is None:
         return ()
@@ -60,7 +60,7 @@ def lead(view: View) -> tuple[str, ...]:
     alone = [row for row in found.rows if row.unknown is None and row.slow >= SLOW_LEAST]
     return (
         *(
-            f"What made the requests of {_name(view, row)} slow cannot be told: "
+            f"No cause of the slow requests of {_name(view, row)} can be named: "
             f"{row.absent['unknown']}."
             for row in alone[:MOST_SENTENCES]
         ),
@@ -87,7 +87,7 @@ def nothing_explains(view: View) -> str:
         return f"Causes were not looked for: {why}."
     rows = [row for row in found.rows if row.slow]
     if not rows or all(row.unknown is None for row in rows):
-        return "Too few requests were slow to tell their causes from chance."
+        return "Too few requests were slow to separate their causes from chance."
     return "No pause, fault or wait that was recorded explains them better than chance."
 
 
@@ -260,6 +260,6 @@ def part_table(view: View) -> Table | None:
         ("workload", "slow", "beyond", *PARTS.values()),
         body,
         "Where the time of the slow requests went",
-        "A share of the slow requests, of which this part took most of what was beyond usual. "
+        "The share of the slow requests whose excess over the usual time was mostly in this part. "
         + cut(rows, "rows"),
     )

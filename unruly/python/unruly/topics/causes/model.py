@@ -1,4 +1,4 @@
-"""What is said of the slow requests of one (cell, op): which causes, and how much is unknown."""
+"""The slow requests of one (cell, op): their causes, and the share that is unexplained."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 SLOW_LEAST = 5
-"""Of fewer slow requests nothing is said."""
+"""Fewer slow requests are not enough data to name a cause."""
 ABBREVIATIONS: Final = {"cpu": "CPU", "gc": "GC"}
 """Words of causes that are letters."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One mechanism at one process, and what it explains.
+    """One mechanism at one process, and the slow requests that it explains.
 
-    ``explained`` is the share of the slow requests that is put down to it and to no other, with an
-    interval that survives bursts; ``requests`` their number. ``lift`` is P(slow | present) over
-    P(slow | absent). ``times`` and ``lasted_ns`` count what of it overlapped them.
+    ``explained`` is the share of the slow requests that is attributed to it and to no other, with
+    an interval that survives bursts; ``requests`` is their number. ``lift`` is P(slow | present)
+    over P(slow | absent). ``times`` is the number of its spans that overlapped these requests, and
+    ``lasted_ns`` their total length.
     """
 
     cause: str
@@ -69,10 +70,11 @@ class Slowness(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Causes(Shown):
-    """All of them; ``note`` says why there are none, ``left_out`` what was not looked at.
+    """The slow requests of every (cell, op).
 
-    ``points`` is for the picture: cell, op, intended_ns, response (ns, NaN where nothing came back
-    well) and cause (a label, or "unknown").
+    ``note`` says why there are none, and ``left_out`` which data was skipped. ``points`` is for the
+    chart: cell, op, intended_ns, response (ns, NaN without a good reply) and cause (a label, or
+    "unknown").
     """
 
     rows: tuple[Slowness, ...]

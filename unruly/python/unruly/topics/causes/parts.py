@@ -37,19 +37,19 @@ NAMES: Final = {
 }
 DEVIATIONS: Final = 10.0
 FLOORS: Final = 10.0
-"""Of the hosts' noise."""
+"""Times the noise floor of the hosts."""
 BIN_NS_LEAST: Final = 100_000_000
 BINS_MOST: Final = 600
 BIN_REQUESTS: Final = 10
 BIN_LEAST: Final = 5
 BIN_SAMPLE: Final = 100
-"""On average: with more of a node in a bin, half of them are told from fewer just as well."""
+"""Mean number of a node's requests read in a bin: more would not show the majority any better."""
 FAR: Final = 10.0
-"""So many times the p99 of the others: a population of its own."""
+"""Requests beyond this many times the p99 of the others are a population of their own."""
 FAR_NS_LEAST: Final = 1e6
 MOSTLY: Final = 0.5
 APART_LEAST: Final = 5
-"""A burst delays several requests at once: so many times it must have come by itself."""
+"""Least number of separate spans, because a single burst delays several requests at once."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Usual:
     took_spread_ns: float
     median: dict[str, float]
     spread: dict[str, float]
-    """Above the median, at so many robust deviations."""
+    """The distance of `DEVIATIONS` robust deviations from the median."""
     p99: dict[str, float]
 
     @classmethod
     def of(cls, ordinary: pd.DataFrame) -> Usual:
-        """Take them from a sample; NaN where no stamp says."""
+        """Return the usual times of a sample; NaN for a part without stamps."""
         known = {
             part: ordinary[part].dropna().to_numpy(dtype=np.float64) for part in (*PARTS, "took_ns")
         }
@@ -78,7 +78,7 @@ class Usual:
         return cls(medians.pop("took_ns"), spreads.pop("took_ns"), medians, spreads, p99)
 
     def limit(self, part: str, floor_ns: float) -> float:
-        """From what on a part is unusually long; infinity where it is not known."""
+        """Return the time beyond which a part is unusually long; infinity if it is not known."""
         found = self.median[part] + max(self.spread[part], FLOORS * floor_ns)
         return found if np.isfinite(found) else np.inf
 

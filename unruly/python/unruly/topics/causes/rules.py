@@ -45,7 +45,7 @@ SUGGESTIONS: Final = {
     "handler": "Profile the server, or look in its log at those times.",
     "network and queue": "Look at the network interfaces on the path, and at queues before the "
     "server.",
-    "server or network": "Use a server that stamps its replies, to tell the server from the "
+    "server or network": "Use a server that stamps its replies, to separate the server from the "
     "network.",
 }
 

@@ -1,12 +1,12 @@
-"""What made the slow requests slow: every suspect is tried, and what none explains is unknown.
+"""The causes of slow requests: every suspect is tried; requests that none explains are unknown.
 
-The slow requests are read, at most so many, and beside them a sample of the others, so that a cause
-can be asked for in both. A suspect counts where slow requests fall into its spans more often than
-others do (the lift), and more than its spans would meet at other times (the p value, over all that
-were tried for these requests). A slow request belongs to the most specific cause that covers half
-of its time.
+Slow requests are read, up to a limit, and a sample of the others is read for comparison. A suspect
+counts if slow requests fall into its spans more often than others do (the lift). Its spans must
+also meet more slow requests than spans at other times would (the p value, corrected for all
+suspects tried on these requests). A slow request belongs to the most specific cause that covers
+half of its time.
 
-The letter of the method: unruly/docs/methods/causes.md.
+The method in full: unruly/docs/methods/causes.md.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from unruly.topics.causes.subject import Subject
 
 KEYS_MOST: Final = 100
-"""So many (cell, op) are looked at: of a larger matrix nobody reads a row for each."""
+"""A run with more (cell, op) gets no causes: nobody would read a row for each of them."""
 FALSE_DISCOVERY: Final = 0.02
-"""Of a (cell, op) without a cause so rarely one is named."""
+"""How often a cause is named for a (cell, op) that has none."""
 LIFT_LEAST: Final = 2.0
 DECISIVE_P: Final = 0.05
 DECISIVE_LIFT: Final = 10.0
-"""Of a mechanism that is decisive, and tried by itself: no search made it likely to be met."""
+"""Limits of a decisive mechanism. It is tried by itself, so no search raised its chance to hit."""
 EXPLAINED_LEAST: Final = 0.05
 REQUESTS_LEAST: Final = 2
 BLOCKS: Final = 30
@@ -64,9 +64,9 @@ def causes(
         Their p99.9 is the limit beyond which a request is slow; where it falls among the failed,
         only these are.
     floor_ns : float
-        The noise floor of the hosts: a part must exceed what is usual by ten times that.
+        The noise floor of the hosts: a part must exceed its usual time by ten times the floor.
     beyond_ns : int, optional
-        A limit for all of them instead.
+        A limit for all (cell, op) instead.
     """
     context.progress("causes")
     nothing = pd.DataFrame(columns=POINT_COLUMNS)
@@ -103,7 +103,7 @@ def _limits(
     for row in summaries:
         whole = row.latency != "response" or row.op == "*" or row.kept != "rows"
         if not whole and row.cell not in context.run.timeless:
-            # of what failed altogether every request is beyond any limit
+            # if all requests failed, each of them is beyond any limit
             found[row.cell, row.op] = float(beyond_ns or row.p99_9 or row.max_ok or 0)
     return found
 
@@ -116,20 +116,20 @@ class _Trial:
     suspect: Suspect
     spans: tuple[NDArray[np.float64], NDArray[np.float64]]
     explained: NDArray[np.bool_]
-    """Which of the slow requests it can explain."""
+    """Which of the slow requests the suspect can explain."""
     lift: float
     met: Coincidence
 
     @property
-    def tells(self) -> bool:
-        """It makes a difference, and to more than a request here and there."""
+    def matters(self) -> bool:
+        """Whether requests in its spans are slow more often, and more than a few of them."""
         hits = int(self.explained.sum())
         enough = max(REQUESTS_LEAST, EXPLAINED_LEAST * len(self.explained))
         return self.lift >= LIFT_LEAST and hits >= enough
 
     @property
     def is_decisive(self) -> bool:
-        """It shuts a process out, and slow requests are nearly all there is meanwhile."""
+        """Whether its mechanism is decisive, and nearly all requests in its spans are slow."""
         rare = self.met.p_value <= DECISIVE_P and self.lift >= DECISIVE_LIFT
         return rare and self.suspect.mechanism.decisive
 
@@ -137,9 +137,9 @@ class _Trial:
 def _tried(
     context: Context, subjects: list[Subject], floor_ns: float, left_out: list[str]
 ) -> dict[tuple[str, str], list[_Trial]]:
-    """Every suspect against the slow requests of each (cell, op) that has enough of them.
+    """Try every suspect on the slow requests of each (cell, op) that has enough of them.
 
-    Where there is nothing but slow ones, those alone that need no comparison.
+    If all requests are slow, there is nothing to compare with: only decisive mechanisms are tried.
     """
     many = [it for it in subjects if it.total >= SLOW_LEAST]
     found: dict[tuple[str, str], list[_Trial]] = {it.key: [] for it in subjects}
@@ -155,42 +155,42 @@ def _tried(
         *(who for it in compared for who in handled_slowly(context, it.key, it.slow, it.usual)),
     ]
     for subject in many:
-        whoever = [
+        fitting = [
             it
             for it in (*general, *own)
             if it.place in (None, subject.key) and (subject.has_others or it.mechanism.decisive)
         ]
-        trials = [_trial(subject, it) for it in whoever]
+        trials = [_trial(subject, it) for it in fitting]
         found[subject.key] = [it for it in trials if it is not None]
     return found
 
 
 def _sure(tried: list[_Trial]) -> list[tuple[_Trial, float]]:
-    """Which of those that were tried for one (cell, op) are causes, and their q values.
+    """Return the suspects that are causes of one (cell, op), with their q values.
 
-    Each is a question of its own: what is said of one cell must not hang on how many others there
-    are, and the draws tell no p value small enough for all suspects of a large sweep together.
+    Each (cell, op) is judged by itself, because its result must not depend on the number of others.
+    The draws also yield no p value small enough for all suspects of a large sweep together.
     """
     q_values = benjamini_hochberg([it.met.p_value for it in tried])
     return [
         (trial, float(q))
         for trial, q in zip(tried, q_values, strict=True)
-        if trial.tells and (q <= FALSE_DISCOVERY or trial.is_decisive)
+        if trial.matters and (q <= FALSE_DISCOVERY or trial.is_decisive)
     ]
 
 
 def _trial(subject: Subject, who: Suspect) -> _Trial | None:
-    """Try one suspect; None when it was not there at all."""
+    """Try one suspect; return None if it has no span here, or no request that fits it."""
     spans = subject.within(who)
     if not spans[0].size:
         return None
     whose, covered = _of(who, subject.rows), subject.covered(spans)
     fits = whose & _fits(who, subject.where)
-    told = np.flatnonzero(fits & (subject.weights > 0))
-    if not told.size:
+    weighed = np.flatnonzero(fits & (subject.weights > 0))
+    if not weighed.size:
         return None
-    begins, ends = (times[told] for times in subject.times)
-    weights = subject.weights[told]
+    begins, ends = (times[weighed] for times in subject.times)
+    weights = subject.weights[weighed]
     apart = max(APART_NS, 2 * float(np.median(ends - begins)))
     met = coincidence((begins, ends), spans, subject.length, weights=weights, apart=apart)
     explained, others = (fits & covered)[: subject.read], (whose & covered)[subject.read :]
@@ -198,7 +198,7 @@ def _trial(subject: Subject, who: Suspect) -> _Trial | None:
 
 
 def _of(who: Suspect, frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which requests are among those that it can delay."""
+    """Return which requests the suspect can delay: those of its client or server."""
     found = np.full(len(frame), who.of is None)
     for side, number in who.of or ():
         found |= frame[side].to_numpy(dtype=np.int64) == number
@@ -206,14 +206,14 @@ def _of(who: Suspect, frame: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 def _fits(who: Suspect, where: NDArray[np.object_]) -> NDArray[np.bool_]:
-    """Which requests spent their time where this mechanism can take it."""
+    """Return which requests spent their excess in a part that this mechanism can delay."""
     if who.mechanism.part:
         return np.asarray(where == who.mechanism.part)
     return ~np.isin(where.astype(str), who.not_where)
 
 
 def _lift(subject: Subject, explained: NDArray[np.bool_], others: NDArray[np.bool_]) -> float:
-    """P(slow | present) over P(slow | absent); half a request more on each side, so that it is."""
+    """Return P(slow | present) over P(slow | absent); half a request is added to avoid 0 / 0."""
     weight_slow = subject.total / len(explained)
     weight_others = (subject.n - subject.total) / max(1, len(others))
     shares = []
@@ -224,7 +224,7 @@ def _lift(subject: Subject, explained: NDArray[np.bool_], others: NDArray[np.boo
 
 
 def _untold(subject: Subject, tried: list[_Trial]) -> tuple[Slowness, pd.DataFrame]:
-    """Say why nothing can be told of it, and of what failed altogether who was away meanwhile."""
+    """Return a row that says why no cause can be named, and which suspects met the requests."""
     reason = f"{subject.total} slow requests; {SLOW_LEAST} are needed"
     if subject.total >= SLOW_LEAST:
         reason = (

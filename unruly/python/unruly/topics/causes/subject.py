@@ -1,4 +1,4 @@
-"""What causes are asked of: slow requests of one (cell, op), and others to compare them with."""
+"""The data for a search of causes: slow requests of one (cell, op), and others to compare."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SLOW_MOST: Final = 10_000
 ORDINARY_MOST: Final = 20_000
 """Both over all (cell, op) together."""
 ORDINARY_LEAST: Final = 4_000
-"""Of each, however many there are: fewer leave nothing of a rare episode."""
+"""Least for each (cell, op), however many there are: a smaller sample misses a rare episode."""
 HALF: Final = 0.5
-"""Of a request's time: so much of it a cause must cover."""
+"""The share of a request's time that a cause must cover."""
 SPANS_MOST: Final = 400
-"""Of a suspect in the time of one (cell, op): the test moves each of them thousands of times."""
+"""Most spans of a suspect in one (cell, op): the test moves each span thousands of times."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Subject:
 
     @cached_property
     def length(self) -> float:
-        """Of its time, the repeats end to end."""
+        """The length of its time in ns, the repeats end to end."""
         return float((self.windows["end_ns"] - self.windows["first_ns"]).sum())
 
     @cached_property
@@ -80,9 +80,9 @@ class Subject:
 
     @cached_property
     def times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Beginning and end of each request in its time.
+        """Begin and end of each request in its time.
 
-        Of one that never came back all that is known is that it lasted as long as the limit.
+        A request without a reply counts as long as the limit; it lasted at least that long.
         """
         begin = self.rows["intended_ns"].to_numpy(dtype=np.int64)
         took = self.rows["took_ns"].fillna(self.limit_ns).to_numpy(dtype=np.float64)
@@ -92,10 +92,11 @@ class Subject:
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """How much each request tells of when it was slow: 1 of a slow one, less of a late one.
+        """The weight of each request as evidence of when requests were slow.
 
-        Of one that was late, but not as late, by its excess; nothing of one that took what is
-        usual. The slowest alone may all be of the longest of many episodes, and so be one witness.
+        A slow request weighs 1, a late one in proportion to its excess, a usual one 0. Each is
+        multiplied by the number of requests that a sampled one stands for. Late requests count,
+        because the slowest may all belong to one episode, and so be a single witness.
         """
         took = self.rows["took_ns"].to_numpy(dtype=np.float64, na_value=self.limit_ns)
         excess = took - self.usual.took_ns
@@ -107,7 +108,7 @@ class Subject:
         return np.asarray(told)
 
     def laid(self, stamps: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Wall clock to own time; what lies between two repeats is the end of the first."""
+        """Convert wall clock to own time; a stamp between two repeats is the end of the first."""
         place, before = np.zeros(len(stamps)), 0.0
         for first, end in zip(self.windows["first_ns"], self.windows["end_ns"], strict=True):
             since = np.clip(stamps, int(first), int(end)) - int(first)
@@ -116,21 +117,21 @@ class Subject:
         return place
 
     def within(self, who: Suspect) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The spans of a suspect in its time; of very many the longest."""
+        """Return the spans of a suspect in its time; at most the `SPANS_MOST` longest."""
         starts, ends = self.laid(who.starts), self.laid(who.ends)
         longest = np.argsort(starts - ends, kind="stable")[:SPANS_MOST]
         kept = np.sort(longest[(ends > starts)[longest]])
         return starts[kept], ends[kept]
 
     def covered(self, spans: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.bool_]:
-        """Which requests have half of their time in the spans."""
+        """Return which requests have half of their time in the spans."""
         begins, ends = self.times
         shared = inside(spans, ends) - inside(spans, begins)
         return np.asarray(shared >= HALF * (ends - begins))
 
 
 def subjects_of(context: Context, limits: dict[tuple[str, str], float]) -> list[Subject]:
-    """Read what is needed of each: one pass over the rows, a bounded result."""
+    """Return the slow requests and a sample of others of each (cell, op), in one bounded pass."""
     extents = context.extents
     sizes = extents.groupby(["cell", "op"])["n"].sum()
     wanted = max(ORDINARY_LEAST, ORDINARY_MOST / len(limits))

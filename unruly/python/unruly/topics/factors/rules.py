@@ -115,9 +115,9 @@ def _factor_effect(analysis: Analysis) -> Iterator[Finding]:
             50,
             f"{best.factor} explains {percent(best.share)} of the variance of the p99",
             f"Over {explained.observations} cells and repeats: F = {significant(best.f)}, "
-            f"{p_value(best.p_value)}. Of the variance that the other factors leave, it "
-            f"explains {percent(best.partial.estimate)} [{percent(best.partial.low)}, "
-            f"{percent(best.partial.high)}].",
+            f"{p_value(best.p_value)}. It explains {percent(best.partial.estimate)} "
+            f"[{percent(best.partial.low)}, {percent(best.partial.high)}] of the variance that "
+            "the other factors leave.",
             {
                 it.factor: {"f": it.f, "p_value": it.p_value, "variance_share": it.share}
                 for it in effects

@@ -1,7 +1,7 @@
 """The unruly 1 % over a matrix: is the maximum unpredictable, is the p99, and what explains them.
 
-All latencies are response times in ns. A cell whose requests failed has no mean, and is left out
-where a mean is needed; how many are left out is said.
+All latencies are response times in ns. A cell with failed requests has no mean, and is left out
+where a mean is needed; a note says how many are left out.
 """
 
 from __future__ import annotations
@@ -140,14 +140,14 @@ class Magical(Shown):
 
 @dataclass(frozen=True)
 class Measured:
-    """What the view needs of the rows of some cells."""
+    """The numbers that the view needs from the rows of some cells."""
 
     repeats: pd.DataFrame
     """cell, repeat, n, failed, mean, p99, largest."""
     streaks: dict[str, dict[int, Any]]
     """By cell and repeat."""
     cuts: dict[str, dict[str, Any]]
-    """By cell: what is left without the slowest 1 %."""
+    """By cell: its numbers without the slowest 1 %."""
     histograms: dict[str, tuple[NDArray[Any], NDArray[Any]]]
 
     @classmethod

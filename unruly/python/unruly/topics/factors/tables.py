@@ -1,4 +1,4 @@
-"""Expressions over the cells of a matrix: each cell and repeat, streaks, and what was used."""
+"""Expressions over the cells of a matrix: each cell and repeat, streaks, and resource use."""
 
 from __future__ import annotations
 
