@@ -29,7 +29,7 @@ from unruly.topics.over_time.warmup import WarmUp, warm_ups
 DRIVE = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 200, "duration_s": 60}
 COLD = {**DRIVE, "cold": (3.0, 4.0), "stalls_hz": 3.0, "stall_mean_ns": 8e6}
 WARM_AFTER_S = 4 * np.log(2 / 0.1)
-"""When what is planted in COLD is within a tenth of its level: 12 s."""
+"""The planted latency of COLD is within a tenth of its level after this time: 12 s."""
 
 
 def _looked_at(path):
@@ -202,8 +202,8 @@ def test_the_table_says_what_is_not_known_of_the_beginning():
     reasons = [row[-1].reason for row in table_of(SimpleNamespace(analysis=analysis)).rows]
     assert reasons == [
         "3,000 requests; 4,000 are needed",
-        "not clearly slower than what came after",
-        "what was measured is as fast as what came after",
+        "not clearly slower than the later blocks",
+        "no whole measured block came before it settled",
     ]
 
 

@@ -81,20 +81,20 @@ class Topic:
     applies : callable
         True if this run is about the topic. Else it is neither measured nor judged.
     measure : callable, optional
-        Reads the whole run, beside the passes over the cells.
+        Reads the whole run, in parallel with the passes over the cells.
     measure_part : callable, optional
         Reads some whole cells, whose rows the engine keeps meanwhile.
     judge : callable
-        Makes the topic's model of what was read; None where there is nothing to say.
+        Returns the topic's model of the data that was read; None if there is nothing to report.
     rules : tuple of Rule
         Raise the topic's findings.
     summary : callable
-        Makes JSON values of the model.
+        Returns the model as JSON values.
     page : callable, optional
         Returns what the report shows. It imports the figures when it is called, because importing
         Altair takes a second.
     measures_nothing : bool
-        True if the topic is judged also where no row was measured.
+        True if the topic is judged even if no row was measured.
     silences : callable
         Returns codes of shared rules that do not apply to a run with this model.
     """

@@ -97,7 +97,7 @@ def _marks(view: View, since: Since) -> pd.DataFrame:
     ]
     told = [*happened, *settled[:MOST_MARKS], *moved[:MOST_MARKS]]
     marks = pd.DataFrame(told, columns=columns)
-    # what came before the first request, in the warm-up, is not in the picture, nor what came after
+    # marks before the first measured request, or after the last one, are outside the chart
     marks = marks[marks["time"].between(since.start_ns, since.end_ns)]
     return marks.assign(time=since.place(marks["time"]))
 
@@ -154,7 +154,7 @@ def _layers(
 
 
 def _title(view: View, peak: str) -> str:
-    """Say what the analysis decided about time; without a decision, only what is seen."""
+    """Return the title: the finding about a moved p99 if there is one, and the slowest reply."""
     moved = next((it for it in view.analysis.findings if it.code == "p99-moved"), None)
     return f"{format.capital(moved.title)}. {peak}" if moved else peak
 

@@ -57,7 +57,7 @@ def short_windows(view: View) -> Figure | None:
         _title(frame, length),
         f"Windows of {length}: the mean response of those that were due in it; of all workloads "
         "together the good replies that came in it, and the requests in flight. A queue that fills "
-        "shows as all three: replies stop, more are in flight, and whoever waits waits long. A "
+        "shows in all three: replies stop, more requests are in flight, and each waits long. A "
         "request that never came back is in flight for as long as the slowest answered one took.",
         panels,
         legend=(*chart.legend(view.ops),) if len(view.ops) > 1 else (),

@@ -37,7 +37,7 @@ def warmup_short(analysis: Analysis) -> Iterator[Finding]:
 def _finding(
     short: list[WarmUp], repeats: int, place: int, *, several: bool, sent: bool
 ) -> Finding:
-    """One for all repeats: that which settled last says what would have done for each."""
+    """Return one finding for all repeats: the repeat that settled last gives the length needed."""
     worst = max(short, key=_late_ns)
     label = f"{worst.op} ({worst.cell})" if several else worst.op
     often = f", in {len(short)} of {repeats} repeats" if repeats > 1 else ""
@@ -91,7 +91,7 @@ def enough_ns(settled_ns: float) -> int:
 
 
 def _settled_ns(it: WarmUp) -> int:
-    assert it.settled_ns is not None, "what is short has settled"
+    assert it.settled_ns is not None, "a short warm-up has settled"
     return it.settled_ns
 
 

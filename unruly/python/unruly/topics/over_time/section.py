@@ -100,8 +100,8 @@ def recoveries(view: View) -> Table | None:
     )
     body = [_recovery(it) for it in over_time.recoveries]
     note = (
-        "A fault-free reply that is slower than a recovery cannot be told from an outage by its "
-        "time alone."
+        "A fault-free reply that is slower than a recovery cannot be distinguished from an outage "
+        "by its time alone."
     )
     return table(columns, body, "What followed the faults", note)
 

@@ -66,7 +66,7 @@ def _slower(it: WarmUp) -> Datum:
     if it.settled_ns is None:
         return Datum(format.DASH, reason=it.absent.get("settled", ""))
     if it.slower is None:
-        return Datum(format.DASH, reason="what was measured is as fast as what came after")
+        return Datum(format.DASH, reason="no whole measured block came before it settled")
     if not it.short:
-        return Datum(format.DASH, reason="not clearly slower than what came after")
+        return Datum(format.DASH, reason="not clearly slower than the later blocks")
     return text(f"{format.times(it.slower.estimate)} ({it.level})")

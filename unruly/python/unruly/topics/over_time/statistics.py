@@ -62,7 +62,7 @@ WINDOW_COLUMNS: Final = [
 
 @dataclass(frozen=True, repr=False)
 class Steadiness(Shown):
-    """One (cell, op) over time; what is None has its reason in ``absent``.
+    """One (cell, op) over time; ``absent`` has the reason of each None.
 
     ``changed_ns`` are the instants at which the changes of the p99 begin.
     """
@@ -143,10 +143,10 @@ def short_windows(context: Context) -> pd.DataFrame:
         return nothing
     context.progress("short windows")
     due = fetch(steadiness_tables.due_in_windows(context.rows, first, width))
-    patience = context.pairs["longest_ns"].max()
+    longest = context.pairs["longest_ns"].max()
     left = fetch(
         steadiness_tables.left_in_windows(
-            context.rows, first, width, 0 if np.isnan(patience) else int(patience)
+            context.rows, first, width, 0 if np.isnan(longest) else int(longest)
         )
     )
     places = pd.MultiIndex.from_product(
@@ -327,15 +327,15 @@ def _recoveries(
         absent["recoveries"] = "it was asked nothing"
         return None
     longest = pairs.loc[own, "longest_ns"].max()
-    patience = 0.0 if np.isnan(longest) else float(longest)
+    timeout_ns = 0.0 if np.isnan(longest) else float(longest)
     rows = steadiness_tables.of_node(context.rows, cell, repeat, side, number)
-    return _recovered(rows, stamps, int(pairs.loc[own, "last_ns"].max()), patience)
+    return _recovered(rows, stamps, int(pairs.loc[own, "last_ns"].max()), timeout_ns)
 
 
 def _recovered(
     rows: ibis.Table, stamps: tuple[int, ...], last_ns: int, patience_ns: float
 ) -> Recoveries:
-    """What `unruly.stats.recovery` says of these rows, with the rows left where they are."""
+    """Return what `unruly.stats.recovery` returns for these rows, without loading the rows."""
     untils = [*stamps[1:], EVER_NS]
     windows = inline(_windows(stamps, untils, last_ns))
     frame = fetch(steadiness_tables.first_good(rows, windows)).set_index("fault")["total"]

@@ -1,10 +1,10 @@
 """When each workload had settled: inside its warm-up, or only after measurement had begun.
 
-The levels (median and p99) of equal blocks, of warm-up and measured time together, say when. What a
-fault or a long pause explains is no warm-up: blocks in which faults and pauses took more than a
-hundredth of the requests' time, which is enough to move a p99, are left out with the one after
-them, where what waited behind them is answered; and where a fault came before the level settled,
-nothing is said.
+The levels (median and p99) of equal blocks, of warm-up and measured time together, show when. A
+fault or a long pause is no warm-up. So blocks in which faults and pauses took more than a hundredth
+of the requests' time are left out: that is enough to move a p99. The block after them is left out,
+too, because requests that waited behind them are answered in it. If a fault came before the level
+settled, there is no result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Pauses = tuple[frozenset[tuple[str, int]] | None, NDArray[np.int64], NDArray[np.int64]]
 
 PLACES_MOST: Final = 300
-"""So many (cell, repeat, op) are looked at: of more repeats nobody reads a row for each."""
+"""A run with more (cell, repeat, op) gets no warm-ups: nobody would read a row for each."""
 BLOCKS_MOST: Final = 120
 """Finer than for changes: warm-ups are short."""
 BLOCKS_LEAST: Final = 20
@@ -163,7 +163,7 @@ def _warm_up(
     settled = first + int(max(it.block or 0 for it in found.values()) * length)
     level, last = max(found.items(), key=lambda it: (_short(it[1].ratio), it[1].block or 0))
     if faults.between(first, settled, inclusive="left").any():
-        reason = "a fault came before its level settled: the warm-up cannot be told from it"
+        reason = "a fault came before its level settled: the warm-up cannot be separated from it"
         return WarmUp(**known, absent={"settled": reason})
     return WarmUp(**known, settled_ns=settled, level=level, slower=last.ratio, absent=absent)
 

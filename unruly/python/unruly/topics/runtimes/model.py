@@ -1,4 +1,4 @@
-"""What is said by runtime: the tail by who asks and who answers, and how collections go with it."""
+"""Results by runtime: the tail by sender and receiver, and slow copies that met a collection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RuntimeTail:
 
 @dataclass(frozen=True)
 class RuntimeRatio:
-    """Of one cell the p99 of what JVMs answered over that of what native agents answered."""
+    """The p99 of replies of JVMs over that of replies of native agents, in one cell."""
 
     cell: str
     jvm_p99: float

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 def tail(analysis: Analysis) -> Iterator[Finding]:
     """What JVMs answer has another p99 than what native agents of the same cell answer."""
     found = runtimes_of(analysis)
-    told = [it for it in found.ratios if is_apart(it.ratio)] if found else []
-    if found is None or not told:
+    apart = [it for it in found.ratios if is_apart(it.ratio)] if found else []
+    if found is None or not apart:
         return
-    most = max(told, key=lambda it: abs_ratio(it.ratio))
+    most = max(apart, key=lambda it: abs_ratio(it.ratio))
     yield Finding(
         "runtime-tail",
         "why",
         "informs",
         40,
         f"the p99 of requests to JVMs is {times(most.ratio)} that of requests to native agents",
-        f"{capital(tail_sentence(most, found))}. The difference is beyond chance in {len(told)} "
+        f"{capital(tail_sentence(most, found))}. The difference is beyond chance in {len(apart)} "
         f"of {len(found.ratios)} cells with both runtimes, each tested alone (95 %).",
         {
             "cell": most.cell,
@@ -39,7 +39,7 @@ def tail(analysis: Analysis) -> Iterator[Finding]:
             "ratio": most.ratio.estimate,
             "low": most.ratio.low,
             "high": most.ratio.high,
-            "cells": len(told),
+            "cells": len(apart),
             "of": len(found.ratios),
         },
         "Compare senders and receivers in the report, and vary the garbage collector.",
@@ -84,15 +84,15 @@ def collector(analysis: Analysis) -> Iterator[Finding]:
     """Slow copies met a collection more often than others, and than chance explains."""
     found = runtimes_of(analysis)
     whole = wholes(found) if found else []
-    told = [it for it in whole if it.at("either").raised is not None]
-    if found is None or not told:
+    raised = [it for it in whole if it.at("either").raised is not None]
+    if found is None or not raised:
         return
-    most = max(told, key=lambda it: it.at("either").raised or 0.0)
+    most = max(raised, key=lambda it: it.at("either").raised or 0.0)
     met = most.at("either")
     assert met.slow_share is not None
     by_end = "; ".join(
-        f"at whoever was {end} {_shares(most.at(end))}"
-        for end in ("asking", "answering")
+        f"at the {name} {_shares(most.at(end))}"
+        for end, name in (("asking", "sender"), ("answering", "receiver"))
         if most.at(end).slow_share is not None
     )
     yield Finding(
@@ -103,8 +103,8 @@ def collector(analysis: Analysis) -> Iterator[Finding]:
         f"{percent(met.slow_share.estimate)} of the slow copies met a collection, "
         f"{_others(met)} of the others",
         f"{collector_sentence(most, found)}. {capital(by_end)}. So it is beyond "
-        f"chance in {len(told)} of {len(whole)} cells with JVMs, each by itself (95 %), given when "
-        "collections were. Counted are copies with a JVM at that end.",
+        f"chance in {len(raised)} of {len(whole)} cells with JVMs, each by itself (95 %), given "
+        "when collections were. Counted are copies with a JVM at that end.",
         {
             "cell": most.cell,
             "op": most.op,
@@ -115,7 +115,7 @@ def collector(analysis: Analysis) -> Iterator[Finding]:
             "lift": met.lift.estimate if met.lift else None,
             "low": met.raised,
             "by_chance": met.by_chance,
-            "cells": len(told),
+            "cells": len(raised),
             "of": len(whole),
         },
         "Use a garbage collector with shorter pauses, or allocate less: vary `jvm.collector`.",

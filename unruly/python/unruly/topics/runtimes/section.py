@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from unruly.topics.runtimes.model import CollectorMeetings, Meeting, RuntimeTail
 
 LEAD = (
-    "Some agents are JVMs. Whether slow copies met a collection of garbage is counted below, copy "
-    "by copy. Beside that the time in collections of whoever answers (gc_ns) is one of the metrics "
-    "that are correlated with latency, sample by sample; the study of group requests found a "
-    "strong correlation for it, and one of about 0.4 for disk writes, paging, network and stalls."
+    "Some agents are JVMs. Whether slow copies met a garbage collection is counted below, copy by "
+    "copy. The receiver's time in collections (gc_ns) is also one of the metrics that are "
+    "correlated with latency, sample by sample. The study of group requests found a strong "
+    "correlation for it, and one of about 0.4 for disk writes, paging, network and stalls."
 )
 ENDS = {"either": "either", "asking": "who asks", "answering": "who answers"}
 

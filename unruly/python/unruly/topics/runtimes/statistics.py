@@ -1,6 +1,6 @@
-"""By runtime: who asks and who answers, native or a JVM; and whether slow copies met a collection.
+"""Latency by runtime of sender and receiver (native or JVM); slow copies that met a collection.
 
-Of a run without a JVM among its agents nothing is asked.
+A run without a JVM among its agents is not analysed.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ def in_bins(spans: Table) -> Table:
     Parameters
     ----------
     spans : Table
-        place, node, started_ns, ended_ns, next_ns (when the next one of the node starts). Of one
-        node they do not overlap.
+        place, node, started_ns, ended_ns, next_ns (when the next one of the node starts). The spans
+        of one node do not overlap.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def in_bins(spans: Table) -> Table:
 
 
 def met(rows: Table, near: Table) -> Table:
-    """How many copies met a collection, at whoever asked and at whoever answered.
+    """Count the copies that met a collection at the sender, at the receiver, and at either.
 
     Parameters
     ----------

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SAID: Final = ("p50", "p99", "p99_9")
 REPEATS_LEAST: Final = 3
-"""From so many repeats on a ratio is that of each repeat; fewer say next to nothing."""
+"""With this many repeats a ratio is computed for each repeat; fewer are not enough data."""
 RUNTIMES: Final = (NATIVE, JVM)
 METHOD: Final = "p99s by blocks, variances recovered from the limits"
 
 
 def tails_of(part: RuntimePart) -> tuple[list[RuntimeTail], list[RuntimeRatio]]:
-    """Return the tail of every pair of runtimes, that of whoever asks, and the ratios of these."""
+    """Return the tails by pair of runtimes and by receiver alone, and the ratios of the latter."""
     histogram = _histogram(part)
     found: list[RuntimeTail] = []
     repeats: dict[int, dict[int, float]] = {}

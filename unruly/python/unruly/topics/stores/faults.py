@@ -1,9 +1,9 @@
-"""What each fault did to each cell: what was due in its window, against the fault-free time.
+"""The effect of each fault on each cell: requests scheduled in its window, against fault-free time.
 
-A fault is a span of the events. Its window is that span; its aftermath reaches to five seconds
-after its end, that of a kill as far as the leg does (a program that starts again takes as long as
-it takes), and no farther than the next fault. It is looked at for silence and recovery, and is not
-fault-free either.
+A fault is a span of the events, and its window is that span. Its aftermath ends five seconds after
+the fault, but at the next fault at the latest. The aftermath of a kill lasts until the next fault
+or the end of the trial, because nobody knows how long a program takes to start again. Silence and
+recovery are measured in the aftermath, which is not fault-free either.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 SPANS_MOST: Final = 600
 AFTER_NS: Final = 5_000_000_000
 UNTIL_THE_NEXT: Final = ("fault kill",)
-"""Of these nobody knows when the aftermath is over."""
+"""Kinds of faults whose aftermath has no known end."""
 EVER_NS: Final = 2**62
 QUANTILES: Final = (0.5, 0.99)
 
 
 @dataclass(frozen=True)
 class FaultEffect:
-    """What the faults of one kind on one process did to a cell, of all its operations together.
+    """The effect of the faults of one kind on one process, over all operations of a cell.
 
-    ``due`` requests were due in their windows, ``failed`` of them failed. ``back_ns`` of each fault
-    is how long after its begin a good reply came to a request due after the first that it hurt
-    (that failed, or was slower than the slowest fault-free one); None where none came, and 0 where
-    it hurt none so. ``gap_ns`` is the longest time without a good reply. ``free_...`` are the
-    fault-free times of the same cell; what is None has its reason in ``absent``.
+    ``due`` requests were scheduled in their windows, and ``failed`` of them failed. A request is
+    hurt if it failed, or was slower than the slowest fault-free one. ``back_ns`` of each fault is
+    the time from its begin to the first good reply to a request scheduled after the first hurt one:
+    None if no such reply came, 0 if no request was hurt. ``gap_ns`` is the longest time without a
+    good reply. ``free_...`` are the fault-free times of the same cell. ``absent`` has the reason of
+    each None.
     """
 
     cell: str
@@ -81,7 +82,7 @@ def struck(context: Context, legs: pd.DataFrame) -> pd.DataFrame:
 
 
 def spans(context: Context, faults: pd.DataFrame) -> pd.DataFrame:
-    """What is drawn of what went on in processes: at most 600 spans, faults before all others.
+    """Return the events of processes to draw: at most 600 spans, faults before all others.
 
     cell, repeat, process, kind, detail, started_ns, ended_ns.
     """
@@ -94,7 +95,7 @@ def spans(context: Context, faults: pd.DataFrame) -> pd.DataFrame:
 
 
 def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple[FaultEffect, ...]:
-    """Compare what was due in the windows of the faults with the fault-free time of each cell."""
+    """Compare requests scheduled during faults with those of the fault-free time of each cell."""
     windows = _windows(faults)
     if windows.empty:
         return ()
@@ -106,8 +107,8 @@ def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple
         fault_tables.due_within(rows, held), ["effect"], QUANTILES, size, ("response",)
     )
     longest = context.pairs["longest_ns"].max()
-    patience = 0.0 if np.isnan(longest) else float(longest)
-    quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), patience)
+    timeout_ns = 0.0 if np.isnan(longest) else float(longest)
+    quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), timeout_ns)
     free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
     windows = windows.assign(free_max_ns=windows["cell"].map(free["response_max"]).astype(float))
     windows = _recovered(rows, windows)
@@ -129,7 +130,7 @@ def _windows(faults: pd.DataFrame) -> pd.DataFrame:
     held = faults[measured].sort_values("started_ns", ignore_index=True)
     begins = held["started_ns"].clip(lower=held["first_ns"]).to_numpy(dtype="int64")
     ends = held["ended_ns"].clip(lower=begins + 1, upper=held["last_ns"] + 1).to_numpy("int64")
-    # no two legs overlap, so that what begins next begins next in this leg, or after it
+    # no two trials overlap, so the fault that begins next is in this trial, or after it
     place = np.searchsorted(begins, ends)
     following = np.minimum(np.append(begins, EVER_NS)[place], held["last_ns"] + 1)
     lasting = held["kind"].isin(UNTIL_THE_NEXT)
@@ -145,16 +146,16 @@ def _windows(faults: pd.DataFrame) -> pd.DataFrame:
 
 
 def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
-    """The stretches of the legs that no fault and no aftermath touches: from_ns, to_ns, until_ns.
+    """Return the stretches of trials outside faults and aftermaths: from_ns, to_ns, until_ns.
 
-    Of faults that overlap, too: as many have begun as have ended where the n-th end comes before
-    the next begin, whichever end belongs to which begin.
+    Sorted begins and ends suffice even if faults overlap: in a quiet stretch as many faults have
+    ended as have begun, whichever end belongs to which begin.
     """
     own = legs[legs["cell"].isin(windows["cell"])]
     begins = np.sort(np.concatenate([own["first_ns"], windows["until_ns"]]))
     closes = own["last_ns"].to_numpy() + 1
     ends = np.sort(np.concatenate([windows["from_ns"], closes]))
-    # whoever was due before the end of a leg may be answered after it
+    # a request scheduled before the end of a trial may be answered after it
     until = np.where(np.isin(ends, closes), EVER_NS, ends)
     quiet = begins < ends
     return pd.DataFrame(
@@ -163,7 +164,7 @@ def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _recovered(rows: Any, windows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``gap_ns`` and ``back_ns``: inf where no good reply came, NaN with nothing to compare."""
+    """Return windows with ``gap_ns`` and ``back_ns`` (inf without a reply, NaN without a base)."""
     watched = windows[["fault", "from_ns", "free_max_ns"]].assign(to_ns=windows["until_ns"])
     known = watched[watched["free_max_ns"].notna()]
     hurt = fetch(fault_tables.first_hurt(rows, inline(known))).set_index("fault")["after_ns"]

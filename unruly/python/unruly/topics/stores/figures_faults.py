@@ -60,10 +60,10 @@ def faults(view: View) -> Figure | None:
     return Figure(
         view.key("faults"),
         _title(found),
-        "Circle: the p99 of the fault-free time of the same cell; diamond: that of what was due "
-        "while the fault lasted; triangle: the longest time without a good reply. A cross on the "
-        "right: more than 1 % of what was due failed, so that there is no p99. The distance from "
-        f"circle to diamond is what the fault costs whoever asks meanwhile.{left_out}",
+        "Circle: the p99 of the fault-free time of the same cell; diamond: that of requests "
+        "scheduled during the fault; triangle: the longest time without a good reply. A cross on "
+        "the right: more than 1 % of these requests failed, so that there is no p99. The distance "
+        f"from circle to diamond is the cost of the fault to a client meanwhile.{left_out}",
         panels,
         legend=(
             Key("fault-free p99", -2, "circle"),

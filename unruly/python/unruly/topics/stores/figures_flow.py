@@ -28,17 +28,17 @@ LANE: Final = 24
 HEIGHT: Final = 130
 LEFT: Final = 104
 TITLE: Final = 20
-"""Every panel's axis and its title are so wide, so that a moment stands at one place in all."""
+"""The widths of every panel's axis and of its title, so that all panels align in time."""
 VISIBLE: Final = 400
-"""No span is drawn narrower than one in so many of the picture."""
+"""The least width of a drawn span is the width of the chart divided by this."""
 FAULTS_TOLD: Final = 24
 CELLS: Final = "cell"
 LETTERS: Final = 140
-"""So many fit into the width of the picture."""
+"""This many letters fit into the width of the chart."""
 
 
 def flow(view: View) -> Figure | None:
-    """Return lanes of what went on, good and failed replies a second, and the p99."""
+    """Return lanes of process events, good and failed replies a second, and the p99."""
     stores = stores_of(view.analysis)
     if stores is None or stores.flow is None or stores.flow.latency.empty:
         return None
@@ -90,10 +90,10 @@ def _caption(
     shaded = "the faults" if faults >= total else f"{faults} of {format.count(total)} faults"
     each = "second" if found.bin_ns == 1_000_000_000 else format.span(found.bin_ns)
     return (
-        f"From above: {'what went on in each process; ' if kinds or faults else ''}good replies a "
+        f"From above: {'events of each process; ' if kinds or faults else ''}good replies a "
         "second, by when they came; "
         + ("failed ones, by when they were due; " if statuses else "")
-        + f"the p99 (thick) and the slowest (thin) of what was due in each {each}. "
+        + f"the p99 (thick) and the slowest (thin) of the requests scheduled in each {each}. "
         + (f"Shaded: {shaded}. " if faults else "")
         + "Where the p99 falls among the failed its line is broken. All workloads together."
     )

@@ -25,7 +25,7 @@ HEIGHT: Final = 260
 
 
 def ramps(view: View) -> Figure | None:
-    """Return the p99 and the achieved rate against what was asked for."""
+    """Return the p99 and the achieved rate against the scheduled load."""
     found = held.ramps[:SERIES_MOST] if (held := stores_of(view.analysis)) else ()
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What flowed over the whole run: replies by status, how slow, and what went on in processes."""
+"""The whole run over time: replies by status, latencies, and events of processes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ GOOD: Final = "ok"
 class Flow:
     """Bins of whole seconds over the run, all operations together.
 
-    Frames: ``replies`` (started_ns, status, hz: good ones by when they came, failed ones by when
-    they were due), ``latency`` (started_ns, p99, max: of what was due; NaN where the percentile
-    falls among the failed).
+    Frames: ``replies`` (started_ns, status, hz: good replies by arrival, failed requests by
+    scheduled time), ``latency`` (started_ns, p99, max of the requests scheduled in the bin; NaN if
+    the percentile falls among the failed ones).
     """
 
     bin_ns: int
@@ -41,12 +41,12 @@ class Flow:
 
 
 def flow(context: Context, legs: pd.DataFrame) -> Flow | None:
-    """Look at every bin of the run's time; None of a few seconds, short legs, or a large matrix.
+    """Return the bins of the run; None for a few seconds, short trials, or a large matrix.
 
     Parameters
     ----------
     legs : DataFrame
-        cell, repeat, first_ns, last_ns: when there was anything to flow.
+        cell, repeat, first_ns, last_ns: the measured time of each trial.
     """
     first, last = int(legs["first_ns"].min()), int(legs["last_ns"].max()) + 1
     width = SECOND_NS * max(1, -(-(last - first) // (SECOND_NS * BINS_MOST)))

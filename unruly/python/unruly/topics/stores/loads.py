@@ -1,7 +1,7 @@
-"""What each cell was asked for and gave, by its repeats: how the p99 and the rate go with a factor.
+"""The scheduled load and the results of each cell: how p99 and rate depend on a factor.
 
-Of a load that rises, the knee: the highest at which the p99 has not broken. Of any other factor
-(nodes, replicas, clients) the same two numbers against its levels.
+A rising load has a knee: the highest load at which the p99 has not broken. Any other factor (nodes,
+replicas, clients) has the same two numbers for each of its levels.
 """
 
 from __future__ import annotations

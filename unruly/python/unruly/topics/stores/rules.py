@@ -81,8 +81,8 @@ def extreme_tail(analysis: Analysis) -> Iterator[Finding]:
         50,
         f"the p99.999 of {analysis.label(row)} is {ratio.estimate:.0f} x the mean",
         f"It is at least {ratio.low:.0f} x the mean with 97.5 % confidence; so are more than ten "
-        f"times their mean: {named(list(ratios))}. One request in a hundred thousand is one each "
-        "few seconds for whoever asks much.",
+        f"times their mean: {named(list(ratios))}. A client with a high rate meets one request in "
+        "a hundred thousand every few seconds.",
         {"p99_999_over_mean": ratios, "low": ratio.low},
         "Look at when they came: beside collections, faults and stalls in the timeline.",
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from unruly.topics.stores.loads import Load
 
 FAR = (("p99_9", "p99.9"), ("p99_99", "p99.99"), ("p99_999", "p99.999"))
-OUTCOMES = {"met": "met", "missed": "not met", "open": "cannot be told yet"}
+OUTCOMES = {"met": "met", "missed": "not met", "open": "not decided yet"}
 
 
 def sorted_tails(view: View) -> list[Tail]:
@@ -41,7 +41,7 @@ def targets(view: View) -> Table | None:
     limit = stores.target.words.split(" within ")[1]
     columns = [
         *(["cell"] if several else []), "workload", "requests", f"within {limit}", "interval",
-        "the target is", "requests that would tell",
+        "the target is", "requests that would decide",
     ]  # fmt: skip
     order = {"missed": 0, "open": 1, "met": 2}
     rows = sorted(
@@ -88,9 +88,9 @@ def tails(view: View) -> Table | None:
     ]  # fmt: skip
     body = [[*_names(row, several=several), *_tail(row)] for row in rows[:MOST_ROWS]]
     note = (
-        "Intervals (95 %) survive stalls; where there is not enough data, or latency drifted, "
-        "what stands is the measured value and the least that it can be (97.5 %). Mean and maximum "
-        "are of the answered; those over 100 ms include the failed."
+        "Intervals (95 %) survive stalls. If there is not enough data, or latency drifted, a field "
+        "has the measured value and the least that it can be (97.5 %). Mean and maximum leave out "
+        "failed requests; the requests over 100 ms include them."
     )
     return table(columns, body, "The far tail, side by side", f"{note} {cut(rows, 'rows')}")
 
@@ -141,10 +141,10 @@ def faults(view: View) -> Table | None:
     rows = sorted(found, key=lambda it: (-it.hurt, -(it.gap_ns or 0.0), it.cell))
     body = [[*([text(it.cell)] if several else []), *_fault(it)] for it in rows[:MOST_ROWS]]
     note = (
-        "Response time of what was due while the fault lasted, all workloads together; the ratio "
-        "is that of the p99 to the fault-free one of the same cell. The silence is the longest "
-        "time without a good reply, until 5 s after the fault's end, of a kill as long as the leg "
-        "lasts, and to the next fault at most."
+        "Response time of the requests scheduled during the fault, all workloads together. The "
+        "ratio is that of the p99 to the fault-free one of the same cell. The silence is the "
+        "longest time without a good reply, until 5 s after the fault's end (after a kill until "
+        "the trial's end), and to the next fault at most."
     )
     return table(columns, body, "The faults compared", f"{note} {cut(rows, 'rows')}")
 
@@ -173,7 +173,7 @@ def _fault(it: FaultEffect) -> list[Datum]:
 
 
 def loads(view: View) -> Table | None:
-    """Return what each cell was asked for and gave."""
+    """Return the scheduled load and the results of each cell."""
     stores = stores_of(view.analysis)
     if stores is None or not (stores.ramps or stores.scalings):
         return None
@@ -182,7 +182,7 @@ def loads(view: View) -> Table | None:
         for ramp in stores.ramps
         for load, step in zip(ramp.loads, ramp.knee.steps, strict=True)
     }
-    words = {"holds": "holds", "breaks": "breaks", "open": "cannot be told"}
+    words = {"holds": "holds", "breaks": "breaks", "open": "not decided"}
     body = []
     for load in stores.loads[:MOST_ROWS]:
         state, ratio = states.get(load.cell, ("", None))
@@ -209,7 +209,7 @@ def loads(view: View) -> Table | None:
         "Means over repeats with their intervals (95 %; the p99 on logarithms). The p99 breaks "
         f"where it is more than 3 {format.TIMES} that at the lowest load, or less than 95 % of the "
         "load is answered, both beyond the intervals, or where it falls among the failed in all "
-        "of several repeats. Of a load that the generator sent late it cannot be told."
+        "of several repeats. A load that the load generator sent late is not decided."
     )
     return table(columns, body, "Loads", f"{note} {cut(stores.loads, 'cells')}")
 

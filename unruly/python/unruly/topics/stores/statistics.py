@@ -36,11 +36,11 @@ class Timed:
 
 @dataclass(frozen=True, repr=False)
 class Stores(Shown):
-    """What is said of a run that drives a store.
+    """The results of a run that drives a store.
 
-    Frames: ``legs`` (cell, repeat, first_ns, last_ns: a repeat of a cell, when it was measured),
-    ``spans`` (what went on in processes: cell, repeat, process, kind, detail, started_ns,
-    ended_ns). ``flow`` is None where it is not drawn.
+    Frames: ``legs`` (cell, repeat, first_ns, last_ns: the measured time of each trial), ``spans``
+    (events of processes: cell, repeat, process, kind, detail, started_ns, ended_ns). ``flow`` is
+    None if it is not drawn.
     """
 
     target: Target

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from unruly.topics.stores.statistics import Stores
 
 FEW = 2
-"""So many are told each by itself; of more, how many are met."""
+"""Up to this many (cell, op) get words of their own; more are counted by outcome."""
 
 
 def target_sentence(stores: Stores, label: Callable[[Tail], str]) -> str:
-    """Say what became of the target."""
+    """Return a sentence that says which (cell, op) met the target."""
     rows = stores.tails
     wanted = stores.target.words
     if len(rows) <= FEW:
         return f"{wanted}: " + "; ".join(f"{label(row)} {target_words(row)}" for row in rows)
     parts = []
     for outcome, words in (
-        ("met", "met by"), ("missed", "missed by"), ("open", "not to be told yet of"),
+        ("met", "met by"), ("missed", "missed by"), ("open", "not decided yet for"),
     ):  # fmt: skip
         found = [row for row in rows if row.target.outcome == outcome]
         if len(found) == len(rows):
@@ -37,12 +37,12 @@ def target_sentence(stores: Stores, label: Callable[[Tail], str]) -> str:
             listed = f" ({named([label(row) for row in found])})" if outcome != "met" else ""
             parts.append(f"{words} {len(found)} of {len(rows)}{listed}")
     needed = [row.target.needed for row in rows if row.target.needed]
-    more = f"; about {about(max(needed))} requests of each would tell" if needed else ""
+    more = f"; about {about(max(needed))} requests of each would decide" if needed else ""
     return f"{wanted}: " + ", ".join(parts) + more
 
 
 def target_words(row: Tail) -> str:
-    """Say what became of it for one (cell, op)."""
+    """Return words that say whether one (cell, op) met the target."""
     within = row.target.within
     if within.estimate is None or within.low is None or within.high is None:
         return "had no request"
@@ -53,31 +53,31 @@ def target_words(row: Tail) -> str:
     if row.target.outcome == "missed":
         return f"misses it, with {between} {of} within"
     needed = row.target.needed
-    more = f"about {about(needed)} would tell" if needed else "no number of such would tell"
-    return f"cannot be told yet, with {between} {of} within; {more}"
+    more = f"about {about(needed)} would decide" if needed else "no number of them would decide"
+    return f"is not decided yet, with {between} {of} requests within; {more}"
 
 
 def worst_fault(effects: Sequence[FaultEffect]) -> FaultEffect | None:
-    """Return the effect that hurts most; None where nothing is hurt to speak of."""
+    """Return the effect that hurts most; None if no effect hurts noticeably."""
     hurt = [it for it in effects if is_hurt(it)]
     return max(hurt, key=lambda it: (it.hurt, it.gap_ns or 0.0)) if hurt else None
 
 
 def is_hurt(effect: FaultEffect) -> bool:
-    """Requests failed within it, or its p99 is at least twice that of fault-free time."""
+    """Return whether requests failed during it, or its p99 is at least twice the fault-free one."""
     return effect.failed > 0 or effect.hurt >= 2.0
 
 
 def is_comparable(effect: FaultEffect) -> bool:
-    """There is a fault-free p99 to hold it against, or requests failed, which is worse than any."""
+    """Return whether there is a fault-free p99 to compare with, or requests failed."""
     return effect.failed > 0 or effect.p99_ratio is not None
 
 
 def unseen_sentence(effects: Sequence[FaultEffect]) -> str:
-    """Say of faults of which none hurts to speak of why that is: they cannot be compared, or so."""
+    """Return why no fault hurts: some cannot be compared, or none shows in the requests."""
     unknown = [it for it in effects if not is_comparable(it)]
     if not unknown:
-        return "no fault is to be seen in what was due meanwhile"
+        return "no fault shows in the requests scheduled during it"
     several = len({it.cell for it in effects}) > 1
     longest = max(unknown, key=lambda it: it.gap_ns or 0.0)
     all_of_them = len(unknown) == len(effects)

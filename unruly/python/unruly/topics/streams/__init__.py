@@ -1,4 +1,4 @@
-"""Streams: bandwidth, cost, and what is left of both beside a competing load."""
+"""Streams: bandwidth and cost, alone and under a competing load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams side by side: bandwidth, what is left beside a load, and what each end costs."""
+"""Charts of streams side by side: bandwidth, the share left under load, the cost of each end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def loads_of(rows: Sequence[Stream]) -> list[str]:
 
 
 def names_of(rows: Sequence[Stream]) -> list[str]:
-    """Return protocols (with what else tells their cells apart), the fastest unloaded first."""
+    """Return protocols (with the factors that separate their cells), the fastest unloaded first."""
     best: dict[str, float] = {}
     for row in rows:
         mean = (row.bandwidth_bps.estimate if row.bandwidth_bps else None) or 0.0
@@ -117,9 +117,9 @@ def processors(view: View) -> Figure | None:
     return Figure(
         view.key("processors"),
         title,
-        "CPU time of each end's own process, in cores: what the kernel does for it in interrupts "
-        f"is not in it. {LINES}. Dashed: one core. Beside a load that is kept on the same core "
-        "less is left than that.",
+        "CPU time of each end's own process, in cores, without the kernel's work for it in "
+        f"interrupts. {LINES}. Dashed: one core. A load that is kept on the same core leaves less "
+        "than that.",
         tuple(panels),
         legend=load_legend(loads_of(rows)),
         narrow=True,

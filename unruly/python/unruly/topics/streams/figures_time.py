@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HEIGHT: Final = 210
 POINTS: Final = 120
-"""Of a curve of so many the next one would fall on the same pixel."""
+"""Most points of a curve: one more would fall on the same pixel."""
 SECONDS_LEAST: Final = 6
 COLLECTIONS: Final = ("gc", "gc pause", "safepoint")
 ENDS: Final = ("writer", "reader")

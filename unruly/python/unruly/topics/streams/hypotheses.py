@@ -27,7 +27,7 @@ LEVEL: Final = 0.95
 USER_MODE: Final = frozenset(
     {"sctp", "quic", "enet", "kcp", "corosync-cpg", "jgroups-udp", "aeron", "aeron-daemon"}
 )
-"""Whose windows, or what stands for them, are moved by a process of user mode."""
+"""Protocols whose windows, or their equivalents, are moved by a process in user mode."""
 JVM: Final = ("jvm-", "jgroups-", "aeron")
 
 

@@ -31,10 +31,10 @@ LEVEL: Final = 0.95
 
 @dataclass(frozen=True)
 class Flow:
-    """What each leg did: its bandwidth, and the samples of its processes.
+    """The bandwidth of each trial, and the samples of its processes.
 
     ``bps`` maps (cell, repeat) to the bandwidth of each whole second, ``mean_bps`` to that of the
-    whole measured time: 0 where it broke before that. Legs that could not begin have neither.
+    whole measured time: 0 if it broke before that. Trials that could not begin have neither.
     """
 
     legs: tuple[Leg, ...]
@@ -50,7 +50,7 @@ class Flow:
 
 
 def flow(context: Context, plan: Plan) -> Flow:
-    """Read what the legs did, second by second."""
+    """Return the bandwidth and the samples of all trials, second by second."""
     intervals = context.run.intervals
     begins = fetch(stream_tables.begins(intervals))
     events = fetch(stream_tables.happened(context.run.events))
@@ -94,18 +94,18 @@ def _least(
 def _legs(
     context: Context, plan: Plan, begins: pd.DataFrame, events: pd.DataFrame
 ) -> tuple[pd.DataFrame, str]:
-    """Each leg's measured time: that which the plan says, since the stream began.
+    """Return each trial's measured time (the plan's window since its stream began) and a note.
 
-    That is where the first row begins in which its writer wrote: one that is native is there from
-    that instant on, a virtual machine was there before. A run that was stopped measured its
-    last leg only as long as it ran.
+    A stream begins with the first row in which its writer wrote. A native writer has rows from that
+    instant on, but a JVM has earlier ones. If the run was stopped, the measured time of the last
+    trial ends with its rows.
     """
     ends = begins[begins["side"].isin(stream_tables.ENDS)]
     keys = list(stream_tables.KEYS)
     by_leg = ends.groupby(keys, as_index=False)
     spans = by_leg.agg(first_ns=("first_ns", "min"), last_ns=("last_ns", "max"))
     wrote = ends[(ends["side"] == "writer") & ends["flowed_ns"].notna()]
-    # through no double: a wall clock in ns does not fit one
+    # a double cannot hold a wall clock in ns, so the stamps stay integers
     began = {
         (str(cell), int(repeat)): int(at)
         for cell, repeat, at in zip(wrote["cell"], wrote["repeat"], wrote["flowed_ns"], strict=True)
@@ -150,7 +150,7 @@ def _leg(
     ends = [] if counted is None else counted.to_dict("records")
     writer: dict[Any, Any] = next((end for end in ends if end["side"] == "writer"), {})
     readers = [end for end in ends if end["side"] == "reader"]
-    # of several the one whose account is farthest from what was written, then that which lost most
+    # the reader whose account is farthest from the written messages, else the one that lost most
     wrote = writer.get("messages", 0)
     reader: dict[Any, Any] = max(
         readers,
@@ -162,7 +162,7 @@ def _leg(
         for side, name in ((writer, "messages"), (reader, "messages"), (reader, "lost"))
     )
     failed = _words(told, (stream_tables.FAILED,))
-    # what follows from a stream that never began is no news
+    # if a stream never began, the later failures only follow from that
     broken = () if failed else _words(told, stream_tables.BROKEN)
     faults = tuple(dict.fromkeys(kind for kind in told["kind"] if kind.startswith("fault ")))
     whole = context.run.status == "complete" and bool(writer) and bool(reader)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from unruly.topics.streams.model import Stream, Streams
 
 ROWS_MOST: Final = 20
-"""Of a screen of forty lines, with what stands above and below the table."""
+"""Most rows, so that the table fits on a screen of forty lines with the text around it."""
 TOLD_MOST: Final = 2
 HEAD: Final = (
     "Mbit/s", "of unloaded", "varies", "lost", "writer", "reader", "p99",
@@ -24,8 +24,8 @@ HEAD: Final = (
 def stream_lines(streams: Streams, width: int) -> Iterator[str]:
     """Return a row for each cell, and a sentence for each hypothesis.
 
-    Where there is room the interval stands beside the mean and beside the share of the unloaded.
-    Of more cells than a screen has lines each protocol has one, with its loads side by side.
+    If the width allows, the mean and the share of the unloaded have their intervals. If there are
+    more than `ROWS_MOST` cells, each protocol has one row, with its loads side by side.
     """
     rows = streams.rows
     yield from _cells(rows, width) if len(rows) <= ROWS_MOST else _protocols(rows)

@@ -1,4 +1,4 @@
-"""What is said of streams, as values: each leg, each cell, and the hypotheses about them."""
+"""The results of streams, as values: each trial, each cell, and the hypotheses about them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OPEN: Final = "cannot be told"
 
 @dataclass(frozen=True)
 class Leg:
-    """One repeat of a cell: how long it was measured, and the account of its messages.
+    """One trial (a repeat of a cell): its measured time, and the account of its messages.
 
-    ``written`` to ``reordered`` are messages from its first to its last, whatever the phase;
-    ``unaccounted`` is what was written, and neither came nor is known to be lost. ``failed`` and
-    ``broken`` are the events, in words, by which it could not begin, or ended before its time;
-    ``faults`` those that the plan did to it. ``silent_seconds``: the longest stretch of whole
-    seconds of the measured time in which nothing came. ``settled``: it ended as it should, so that
-    every message must be accounted for.
+    ``written`` to ``reordered`` count all messages of the trial, in every phase. ``unaccounted`` is
+    the number of messages that were written, but neither read nor known to be lost. ``failed`` and
+    ``broken`` are the events, in words, that kept it from beginning, or ended it early. ``faults``
+    are those of the plan. ``silent_seconds`` is the longest stretch of whole measured seconds
+    without a message. ``settled`` says that it ended as planned, so that every message must be
+    accounted for.
     """
 
     cell: str
@@ -54,17 +54,17 @@ class Leg:
 
     @property
     def unstable(self) -> bool:
-        """It began, and ended before its time."""
+        """Whether it began, but ended before its time."""
         return bool(self.broken) and not self.failed
 
 
 @dataclass(frozen=True)
 class End:
-    """One end of a stream: what it cost; of several readers that which is nearest to its limits.
+    """One end of a stream and its cost; of several readers, the one nearest to its limits.
 
-    ``room_cores`` is how much of one core it could have used: less than 1 where the competing load
-    is kept on the same cores. ``grown_bytes_hz`` is the growth of its memory a second, in the leg
-    where it grew most.
+    ``room_cores`` is how much of one core it could have used: less than 1 if the competing load is
+    kept on the same cores. ``grown_bytes_hz`` is the growth of its memory a second, in the trial in
+    which it grew most.
     """
 
     process: str
@@ -183,7 +183,7 @@ class Comparison(Named):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One of the study's hypotheses: what it claims, what came of it here, what it found itself."""
+    """One of the study's hypotheses: its claim, the outcome in this run, and the study's result."""
 
     key: str
     load: str
@@ -196,12 +196,12 @@ class Hypothesis:
 
 @dataclass(frozen=True, repr=False)
 class Streams(Shown):
-    """What is said of a run of streams.
+    """The results of a run of streams.
 
-    Frames: ``seconds`` (cell, repeat, second, bps: at the reader, 0 where nothing came), ``usage``
-    (cell, repeat, host, process, side, second, cpu_cores, rss_bytes), ``events`` (what happened to
-    legs: cell, repeat, process, kind, detail, started_ns, ended_ns; with collections of Java).
-    ``note`` says what of the plan is not known.
+    Frames: ``seconds`` (cell, repeat, second, bps: at the reader, 0 if nothing came), ``usage``
+    (cell, repeat, host, process, side, second, cpu_cores, rss_bytes), ``events`` (cell, repeat,
+    process, kind, detail, started_ns, ended_ns; with GC pauses). ``note`` says which setting of the
+    plan is not known.
     """
 
     rows: tuple[Stream, ...]

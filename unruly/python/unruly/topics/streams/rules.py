@@ -1,4 +1,4 @@
-"""Rules about streams: what could not begin, what does not last, what bounds it, what is left."""
+"""Rules about streams: failed and unstable streams, their limits, and the share left under load."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def failed(analysis: Analysis) -> Iterator[Finding]:
         f"could not begin: {_names(rows)}",
         f"{_told(rows)}.",
         _cells(rows),
-        "Install what is missing, or leave these protocols out; the others were measured.",
+        "Install the missing software, or leave these protocols out; the others were measured.",
     )
 
 

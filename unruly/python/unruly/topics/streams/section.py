@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unruly.drawing.view import View
     from unruly.topics.streams.model import End, Stream
 
-HEADING = "What does each protocol give, and what is left of it beside a load?"
+HEADING = "What does each protocol give, and how much of it is left under a load?"
 
 
 def streams(view: View) -> Part:

@@ -220,6 +220,6 @@ def _usage(flow: Flow) -> pd.DataFrame:
     keys = [*stream_tables.PROCESS, "second"]
     frame = flow.usage.assign(cpu_cores=flow.usage["cpu_ns"] / flow.usage["covered_ns"])
     numbers = ["cpu_cores", "rss_bytes", "in_flight"]
-    # engines differ in what stands for a number that is not there
+    # engines mark a missing number differently
     known = frame[numbers].apply(pd.to_numeric).astype(float)
     return frame[keys].join(known).reset_index(drop=True)
