@@ -29,13 +29,13 @@ class Mesh:
     ops: tuple[str, ...] = ("null",)
     usual_ms: float = 1.0
     jvm_factor: float = 1.0
-    """What a JVM answers takes so many times as long."""
+    """Replies of a JVM take this many times as long."""
     collections_hz: float = 2.0
     collection_ms: float = 15.0
     waits: bool = True
-    """A copy that is due while one of its ends collects waits for the end of that."""
+    """A copy that is scheduled during a collection at one of its ends waits until it is over."""
     slow_share: float = 0.0
-    """Of all copies, such as chance chooses, take 5 ms more."""
+    """The share of random copies that take 5 ms longer."""
     failed_share: float = 0.0
     late: str = ""
     """The runtime of the agents that send every fifth copy 12 ms late."""
@@ -78,7 +78,7 @@ class Written:
 
 
 def write_mesh(root: Path, mesh: Mesh, *, overlapping: bool = False) -> Written:
-    """Write a run; with `overlapping` each collection is told in three parts that overlap."""
+    """Write a run; with `overlapping` each collection has three events that overlap."""
     root.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(mesh.seed)
     parts: list[dict[str, np.ndarray]] = []

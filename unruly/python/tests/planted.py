@@ -1,8 +1,8 @@
-"""Runs in which one thing is wrong, and it is known what: twelve faults, each planted some times.
+"""Runs with one known fault: twelve kinds of faults, each planted a few times.
 
 A client asks three servers. Every run has its natural bursts, and pauses, disk waits and busy
-samples that have nothing to do with what is slow. The labels of the faults are written as well, as
-a real run has them: whoever reads them sees the answer, so nobody may.
+samples that do not cause the slow requests. The labels of the faults are written as well, as in a
+real run. They contain the answer, so the analysis must not read them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LABELS = {"server stopped": "fault stop", "generator stopped": "fault stop",
 
 @dataclass
 class World:
-    """What happened to each request, and what was seen meanwhile, while a run is made."""
+    """The delays of each request and the recorded events and samples, while a run is made."""
 
     rng: np.random.Generator
     due: np.ndarray
@@ -392,7 +392,7 @@ def rewrite(path: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> No
 
 
 def add_rows(path: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Add rows to a table: each is like its first one, but for what is given."""
+    """Add rows to a table: each is a copy of its first row with the given values replaced."""
 
     def added(table: pa.Table) -> pa.Table:
         first = table.slice(0, 1).to_pylist()[0]

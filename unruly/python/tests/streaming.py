@@ -1,4 +1,4 @@
-"""Write a run of streams: what flows, what it costs and what goes wrong is planted.
+"""Write a run of streams with planted bandwidth, cost and faults.
 
 Rows are about a tenth of a second long, of another length at either end, as those of processes are.
 """
@@ -25,7 +25,7 @@ SAMPLES_HZ = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: a protocol beside a load, and what is planted in it."""
+    """One cell: a protocol under a load, with its planted numbers and faults."""
 
     protocol: str = "tcp"
     load: str = "none"
@@ -55,7 +55,7 @@ class Cell:
     """In a virtual machine, as its load is: both are at work 3 s before the stream, and its
     processor time is in that of the process."""
     second: float | None = None
-    """The share of what comes to the first reader that comes to a second one."""
+    """The bandwidth of a second reader as a share of the first reader's; None without one."""
     factors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -158,7 +158,7 @@ def _leg(
 
 
 def _flow(shape: Shape, cell: Cell, rng: np.random.Generator, scale: float) -> Any:
-    """Bytes that flowed by so many seconds after the begin."""
+    """Return a function from seconds after the begin to the bytes that flowed until then."""
     total_s = shape.warmup_s + shape.duration_s + shape.wind_down_s
     fine = 20
     edges = np.arange(int(total_s * fine) + 2) / fine
@@ -248,7 +248,7 @@ def _samples(
             **of, "phase": "wind_down" if late else phase, "host": "host-1",
             "process": "reader-0", "op": "message", "client": 0, "server": 0, "request": number,
             "attempt": 0, "connection": 0, "intended_ns": sent, "sent_ns": sent,
-            # what is wound down is slow: nobody may count it
+            # messages of the wind-down are slow, so a test fails if the analysis counts them
             "received_ns": sent + int(latency * (1_000 if late else 1)), "sent_bytes": MESSAGE,
             "received_bytes": 0, "status": "ok", "answered": True,
         })  # fmt: skip

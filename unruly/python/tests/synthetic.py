@@ -71,20 +71,20 @@ class Shape:
     op_scale: dict[str, float] = field(default_factory=dict)
     """Latencies of an operation times this."""
     cell_tails: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """A share of a cell's rows is so many times slower."""
+    """By cell: the share of slow rows, and how many times slower they are."""
     shift_factor: float = 1.0
     """Latencies times this from the middle of the run on."""
     cold: tuple[float, float] = (1.0, 1.0)
-    """Latencies are so many times longer at the start of load, falling with this time (s)."""
+    """How many times longer latencies are at the start of load, and their decay time (s)."""
     clusters_hz: float = 0.0
-    """Above 0: requests are due within 50 ms after so many random instants a second."""
+    """Above 0: requests are scheduled within 50 ms after this many random instants a second."""
     stopped: tuple[tuple[int, float, float], ...] = ()
     """Agents that are stopped: (agent, at, for), seconds; each is an event."""
     cell_rate_hz: dict[str, float] = field(default_factory=dict)
     """Another rate for a cell."""
     faults: tuple[tuple[str, str, str, float, float], ...] = ()
-    """Spans of the events: (cell, kind, process, at, for), seconds of each repeat. Within a `stop`
-    whoever asks waits, within a `kill` he is refused, within any other he is 20 times slower."""
+    """Spans of the events: (cell, kind, process, at, for), seconds of each repeat. Requests wait
+    during a `stop`, are refused during a `kill`, and are 20 times slower during other faults."""
     name: str = "synthetic"
     manifest: dict[str, Any] = field(default_factory=dict)
     """Overrides of manifest keys."""
@@ -157,7 +157,7 @@ class Segments:
             held.clear()
 
     def close(self) -> None:
-        """Write what is held."""
+        """Write the buffered rows."""
         for table, held in self.held.items():
             if held:
                 self.write(table, pa.concat_tables(held))
@@ -192,7 +192,7 @@ class Segments:
 
 
 def _table(table: str, columns: dict[str, Any], rows: int) -> pa.Table:
-    """Cast columns to the schema; what is not given is null."""
+    """Cast columns to the schema; a missing column is null."""
     arrays, fields = [], []
     for name, kind, required in TABLES[table]:
         value = columns.get(name)

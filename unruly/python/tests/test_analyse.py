@@ -1,4 +1,4 @@
-"""The analysis against plain numpy over the same rows, and against what was planted."""
+"""The analysis against plain numpy over the same rows, and against planted values."""
 
 from __future__ import annotations
 

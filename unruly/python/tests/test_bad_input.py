@@ -1,4 +1,4 @@
-"""Runs that lack something: a clear sentence for what is missing, and all the rest computed."""
+"""Runs that lack data: the analysis names the missing data in a sentence and computes the rest."""
 
 from __future__ import annotations
 

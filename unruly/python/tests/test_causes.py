@@ -39,7 +39,7 @@ def planted(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A run with one fault, and all that is said of it."""
+    """The analysis of a run with one fault."""
     path = write_planted(tmp_path_factory.mktemp("stopped") / "run", ["server stopped", None], 7)
     return unruly.analyse(unruly.open_run(path))
 
@@ -158,7 +158,7 @@ def test_clean_runs_blame_nobody(tmp_path):
 
 
 def test_a_label_of_a_fault_is_no_evidence(tmp_path, planted):
-    """Without the labels every word that is said stays the same."""
+    """Without the labels every result stays the same."""
     path = write_planted(tmp_path / "run", list(WANTED), SEEDS[0])
     labels = []
 
@@ -234,7 +234,7 @@ def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):
 
 
 def test_where_every_request_failed_it_is_said_who_had_died(tmp_path, schema):
-    """There is none to compare them with, so that nothing can be told beyond chance."""
+    """There is no good request to compare with, so no cause can be named beyond chance."""
     path = write_planted(tmp_path / "run", [None], 2)
 
     def all_refused(requests):

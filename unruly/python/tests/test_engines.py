@@ -37,9 +37,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Failures, late replies, a slow node, two cells, two repeats: all that an analysis looks at.
+    """A run with failures, late replies, a slow node, two cells and two repeats.
 
-    The name of its directory is a pattern to Spark, unless it is told that it is none.
+    Spark would read the name of its directory as a pattern unless we escape it.
     """
     return write_run(
         tmp_path_factory.mktemp("engines") / "run [1] {a,b}",

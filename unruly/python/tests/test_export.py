@@ -1,4 +1,4 @@
-"""What is exported is what others read, and what comes back when it is imported."""
+"""Other readers understand exported files, and an import of an export has the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view of a matrix finds what was planted in it, and says what it cannot compute."""
+"""The view of a matrix finds the planted effects, and gives reasons for absent values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the package: who may import whom, what is public, what is banned."""
+"""The shape of the package: allowed imports, public names, and banned constructs."""
 
 from __future__ import annotations
 

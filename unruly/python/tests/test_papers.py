@@ -128,7 +128,7 @@ def test_slowness_is_of_nodes_only_as_far_as_pairs_of_observers_agree():
 
 
 def correlated(*rows):
-    """An analysis of a matrix whose resources go with latency by so much: rho and q value."""
+    """Return an analysis of a matrix whose resources correlate with latency by (rho, q value)."""
     resources = tuple(
         SimpleNamespace(of="p99", against="CPU", cells=30, rho=rho, q_value=q) for rho, q in rows
     )

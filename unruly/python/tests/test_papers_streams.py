@@ -1,4 +1,4 @@
-"""What a run of streams says of the study's claims is what was planted in it."""
+"""The verdicts of a run of streams about the study's claims follow from its planted numbers."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_the_promise_and_its_refusal_are_sentences_without_jargon(analysed):
     words = promise_words(drifting.cell("read"), "read")
     assert words.startswith("none for read: this run cannot say even the median, because ")
     assert "run at least 10 min" in words
-    for jargon in ("wander", "episodes", "A2", "lag"):
+    for jargon in ("episodes", "A2", "lag"):
         assert jargon not in words
 
 

@@ -1,4 +1,4 @@
-"""Opening a run: what is not one, what is broken, what was cut off."""
+"""Opening a run: directories that are no run, broken files, and runs that were cut off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By runtime: what was planted copy by copy and collection by collection is what is said."""
+"""Results by runtime are those planted copy by copy and collection by collection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def codes(analysis):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Two of four agents are JVMs; each collection is told in three events that overlap."""
+    """Two of four agents are JVMs; each collection has three events that overlap."""
     root = tmp_path_factory.mktemp("runtimes") / "run"
     return write_mesh(root, Mesh(failed_share=0.001), overlapping=True)
 
@@ -173,7 +173,7 @@ def test_collections_that_delay_nobody_are_no_correlate(tmp_path, seed):
 
 
 def test_slow_copies_that_meet_more_because_they_last_longer_are_no_finding(tmp_path):
-    """The lift alone is far above 1: a long copy meets more of what comes at any time."""
+    """The lift alone is far above 1, because a long copy meets more collections by chance."""
     mesh = Mesh(waits=False, slow_share=0.02, collections_hz=20.0, collection_ms=0.1)
     analysis = analyse(write_mesh(tmp_path / "run", mesh).path)
     met = analysis.runtimes.meetings[0].at("either")

@@ -1,4 +1,4 @@
-"""Stores: the target, the far tail, faults and loads say what was planted, and no more."""
+"""Stores: target, far tail, faults and loads have the planted results, and no others."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RATES = (200, 400, 800, 1600)
 
 
 def _ramp(slow_from=None, factor=14.0, repeats=3, **changes):
-    """Cells of rising load; from one on latencies are so many times longer."""
+    """Return cells of rising load; from `slow_from` on latencies are `factor` times longer."""
     cells = {f"rate={rate}/s": rate for rate in RATES}
     slow = {name: factor for name, rate in cells.items() if slow_from and rate >= slow_from}
     return {
@@ -75,7 +75,7 @@ def _faults_of(run):
 
 def test_a_clean_run_meets_the_target_once_it_is_long_enough():
     wanted = 0.99999
-    # 0.025 = wanted ** n: below so many requests not even a clean run can tell
+    # 0.025 = wanted ** n: with fewer requests not even a clean run decides
     enough = int(np.ceil(np.log(0.025) / np.log(wanted)))
     for n, outcome in ((enough - 10, "open"), (enough + 20, "met")):
         totals = np.full(10, n // 10)
@@ -94,14 +94,14 @@ def test_late_requests_in_one_burst_leave_open_what_scattered_ones_decide():
 
 
 def test_as_many_requests_as_are_said_would_tell():
-    """Oracle: Clopper-Pearson by scipy's beta, of the same share of so many trials."""
+    """Oracle: Clopper-Pearson by scipy's beta, with the same share of the needed trials."""
     found = stats.target_share([1, 0, 2, 0, 1] * 6, np.full(30, 3_000), 0.99965)
     assert found.outcome == "open"
     share = 1 - found.within.estimate
-    for slack, tells in ((0.99, False), (1.0, True)):
+    for slack, decides in ((0.99, False), (1.0, True)):
         trials = found.within.n_effective * found.needed * slack / found.within.n
         high = scipy.stats.beta.ppf(0.975, share * trials + 1, (1 - share) * trials)
-        assert (high <= 0.00035) == tells
+        assert (high <= 0.00035) == decides
 
 
 def test_a_target_is_met_for_nothing_as_often_as_no_burst_comes():
@@ -212,7 +212,7 @@ def test_a_stop_is_as_long_a_silence_and_a_recovery(compared):
         assert it.failed == 0
         assert it.gap_ns == pytest.approx(seconds * NS, abs=0.02 * NS)
         assert it.back_ns[0] == pytest.approx(seconds * NS, abs=0.02 * NS)
-        # whoever asked at its begin waited to its end, and in between it is even
+        # a request at its begin waited to its end; the others wait evenly less
         assert it.p50 == pytest.approx(seconds * NS / 2, rel=0.02)
         assert it.p99 == pytest.approx(0.99 * seconds * NS, rel=0.02)
 
@@ -310,7 +310,7 @@ def test_a_fault_of_the_warm_up_is_none_of_what_was_measured(tmp_path):
         ),
     )  # fmt: skip
     (it,) = _faults_of(run)
-    # that which reaches into the measured time is one
+    # only the fault that reaches into the measured time counts
     assert it.kind == "fault stop"
     assert it.due == pytest.approx(50, abs=2)
     # 5 s after its end, all is fault-free
@@ -535,7 +535,7 @@ def test_fewer_good_replies_than_asked_for_are_a_break_even_where_they_are_fast(
     found = stats.knee([1.0, 2.0, 4.0], [p99] * 3, [all_of_it, all_of_it, _about(0.87, 0.01)])
     assert (found.holds, found.surely, found.breaks) == (2.0, 2.0, 4.0)
     assert found.steps[-1].ratio.estimate == 1
-    # unless whoever asked was late itself
+    # unless the load generator itself was late
     found = stats.knee(
         [1.0, 2.0, 4.0], [p99] * 3, [all_of_it, all_of_it, _about(0.87, 0.01)],
         own=[False, False, True],
@@ -664,7 +664,7 @@ def test_any_other_factor_has_its_throughput_and_p99_by_level(analysed):
     assert analysis.stores.ramps == ()
 
 
-# where it is told
+# the summary, the verdict and the report
 
 
 def test_the_summary_and_the_verdict_tell_it(struck, rising, capsys, schema):

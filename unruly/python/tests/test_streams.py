@@ -1,4 +1,4 @@
-"""Streams: bandwidth, cost, what is left beside a load and the verdicts are those planted."""
+"""Streams: bandwidth, cost, the share left under a load and the verdicts are those planted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_group_gives_what_the_reader_gets_to_whom_least_comes(tmp_path):
     assert row.reader.cpu_cores.estimate == pytest.approx(0.1, rel=0.02)
     (leg,) = analysis.streams.legs
     assert leg.read == pytest.approx(leg.written / 2, rel=0.02)
-    # half of what was written came to nobody's knowledge
+    # half of the written messages are unaccounted for
     assert leg.unaccounted == leg.written - leg.read
     assert "stream-unaccounted" in {it.code for it in analysis.findings}
 
@@ -245,7 +245,7 @@ def test_what_a_load_uses_inside_the_process_of_an_end_is_not_the_streams(loads)
     assert not row.in_doubt
 
 
-# what is left beside a load
+# the share left under a load
 
 
 def test_the_share_that_is_left_is_that_of_pairs_of_repeats(loads):
@@ -547,7 +547,7 @@ def test_what_a_writer_that_was_killed_counted_last_is_nobody_s_fault(tmp_path):
     assert [leg["cell"] for leg in finding.evidence["legs"]] == ["kind=none protocol=quic"]
 
 
-# what is shown
+# the verdict, the summary and the page
 
 
 def test_the_verdict_is_one_screen_with_a_row_for_each_cell(loads):

@@ -12,7 +12,7 @@ from unruly.base import suspects
 
 
 def _named(path, cell):
-    """The causes of a cell, that which explains most first."""
+    """Return the causes of a cell, the one that explains most first."""
     (row,) = (it for it in looked_at(path).rows if it.cell == cell)
     return [(it.cause, it.process) for it in row.causes]
 

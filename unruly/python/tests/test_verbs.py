@@ -1,4 +1,4 @@
-"""The verbs: what is printed, what is written, how they end."""
+"""The verbs: their output, the files they write, and their exit codes."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_no_two_formats_have_one_name_and_only_tables_are_a_fallback():
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"matrix", "csv"}))
 def test_a_file_that_ends_in_the_middle_is_no_traceback(bring, name):
-    """Whatever is cut off, the import succeeds with what is whole or says what is wrong."""
+    """Wherever a file is cut off, the import keeps its whole rows or raises an `IngestError`."""
     text = SAMPLES[name]
     for cut in range(1, len(text), 7):
         try:
