@@ -131,11 +131,11 @@ sim-bugs: $(SIM) ## Search a seed for every planted bug, as flurry/tests/planted
 fuzz: build ## Feed every parser with input that is nearly right, 10 s for each kind
 	$(RELEASE)/fuzz --seconds 10 --threads 7
 
-# Two processes: the engine that they ask has threads of its own.
+# Two processes with one thread of the engine each: together they fill two cores.
 PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-python: setup ## Python tests that need neither a browser nor Spark
-	UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" unruly/python
+	UNRULY_THREADS=1 UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" unruly/python
 
 test-python-slow: setup build ## Python tests of the report in a real Chromium, of Spark, and of methods by simulation
 	scripts/debian.sh chromium chromium fonts-dejavu-core
