@@ -55,8 +55,9 @@ def indented(text: str) -> list[str]:
 
 
 def unfolded(screen: str) -> list[str]:
-    """Return the lines of a screen, each with the lines that its width has wrapped."""
-    return re.sub(r"\n {8,}", " ", screen.rstrip()).splitlines()
+    """Return the lines of a screen, unindented, each with the lines that its width has wrapped."""
+    lines = re.sub(r"\n {8,}", " ", screen.rstrip()).splitlines()
+    return [line.strip() for line in lines]
 
 
 def pattern(line: str) -> re.Pattern[str]:

@@ -95,10 +95,10 @@ def slow_node(folder: Path) -> Iterator[Setting]:
 
 @contextmanager
 def a_run(folder: Path) -> Iterator[Setting]:
-    """A finished run where the page has one."""
+    """A finished run where the page has one; its operation is another one."""
     said = call("run", "echo", "-d", "2s", "-w", "0s", "-q", "-o", folder / "home/runs/checkout")
     assert said.returncode == 0, said.stderr
-    yield {}, {}
+    yield {'op = "null"': 'op = "echo"'}, {}
 
 
 @contextmanager
