@@ -17,7 +17,7 @@ PLACE = ROOT / "tests" / "mutations"
 PATCHES = sorted(PLACE.glob("*.patch"))
 BROKEN_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 PRODUCT = re.compile(
-    r"^(((?:unruly|flurry)/crates/[\w-]+)/src/.+\.rs|unruly/python/unruly/.+\.py)$"
+    r"^(((?:unruly|flurry)/crates/[\w-]+|common/time)/src/.+\.rs|unruly/python/unruly/.+\.py)$"
 )
 NARROW = re.compile(
     r"^(cargo test -q --locked -p (unruly|flurry)(-\w+)? (--lib|--test \w+) \w+"

@@ -16,7 +16,10 @@ fn an_unknown_verb_ends_with_2_and_names_the_verb_that_was_meant() {
     let said = unruly(&["repport", "runs/demo"]);
     let text = String::from_utf8_lossy(&said.stderr).into_owned();
     assert_eq!(said.status.code(), Some(2), "{text}");
-    assert!(text.contains("'repport'") && text.contains("'report'"), "{text}");
+    assert!(
+        text.contains("'repport'") && text.contains("'report'"),
+        "{text}"
+    );
     assert!(said.stdout.is_empty());
 }
 
