@@ -23,8 +23,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
-PROGRAMS = "unruly"
-"""The package whose programs are shipped; the simulation and the fuzzer are not."""
+PROGRAMS = ("unruly", "flurry-cli")
+"""The packages whose programs are shipped; the simulation and the fuzzer are not."""
 POM = "{http://maven.apache.org/POM/4.0.0}"
 JARS = ROOT / "unruly" / "jvm" / "target" / "lib"
 JAVASCRIPT = ROOT / "unruly" / "python" / "unruly" / "html" / "javascript.txt"
@@ -85,7 +85,8 @@ def _cargo(*words: str) -> str:
 def _linked(platform: str) -> set[tuple[str, str]]:
     """Crates that the programs link: no procedural macros, nothing of builds or tests."""
     edges = ["--edges", "normal,no-proc-macro", "--target", platform]
-    tree = _cargo("tree", "--locked", "--package", PROGRAMS, *edges, "--prefix", "none")
+    packages = [word for name in PROGRAMS for word in ("--package", name)]
+    tree = _cargo("tree", "--locked", *packages, *edges, "--prefix", "none")
     return {(name, version) for name, version in re.findall(r"^(\S+) v(\S+)", tree, re.MULTILINE)}
 
 
