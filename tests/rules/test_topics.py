@@ -39,7 +39,7 @@ TOPIC = Topic(
     "toy",
     applies=lambda context, asked: True,
     judge=lambda look: sum(row.n for row in look.rows),
-    rules=(Rule("toy-found", _toys),),
+    rules=(Rule("toy-found", "where", ("warns",), _toys),),
     summary=lambda model: {"toys": model},
     page=lambda: TopicPage(section=OwnSection("toys", "Where are the toys?", "where", _section)),
 )

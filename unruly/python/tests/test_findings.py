@@ -1,4 +1,4 @@
-"""Every finding is raised once and silent once, and has a page."""
+"""Every finding is raised once and silent once, and its rule explains it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import pytest
 
 import unruly
 from changed import with_topics
+from explained import is_in_summary, paths
 from test_runtimes import RAISED_BY_RUNTIMES
 from test_streams import RAISED_BY_STREAMS
 from unruly.__main__ import main
 from unruly.base.distrust import fell_behind
-from unruly.base.model import SECTIONS, SEVERITIES
+from unruly.base.model import SECTIONS, SEVERITIES, Finding
+from unruly.base.rule import PARTS, Rule
 from unruly.base.target import parse_target
+from unruly.stats import blocks
 from unruly.topics.rules import CODES, RULES, find
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -169,23 +172,77 @@ def test_a_finding_is_silent(code, analysed):
     assert code not in _codes(analysed(causes=code == "slow-because", **SILENT[code]))
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_every_code_has_a_page_with_its_parts(code):
-    page = REPOSITORY / "unruly" / "docs" / "findings" / f"{code}.md"
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"# {code}\n")
-    for heading in ("## When it is raised", "## What it means", "## What to do"):
-        assert heading in text
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_every_rule_explains_its_finding(rule):
+    explained = rule.explanation
+    assert explained.meaning[0].isupper()
+    assert [label for label in PARTS if label in explained.parts] == list(explained.parts)
+    for label, (*_, last) in explained.parts.items():
+        assert label == "Example" or last.endswith(".")
+    assert rule.section in SECTIONS
+    assert [it for it in SEVERITIES if it in rule.severities] == list(rule.severities)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_the_numbers_of_a_finding_are_where_its_text_says(rule):
+    named = list(paths(" ".join(rule.explanation.parts["Numbers"])))
+    assert [path for path in named if not is_in_summary(path)] == []
+
+
+def _explained(docstring):
+    def find(analysis):
+        yield from ()
+
+    find.__doc__ = docstring
+    return Rule("toy", "where", ("warns",), find, (blocks,)).explanation
+
+
+TEXT = """A toy.
+
+    Raised: Fewer than {blocks.EPISODES_MIN:count} episodes.
+
+    Means: A toy.
+
+    Next: Play.
+
+    Numbers: Nowhere.
+    """
+
+
+def test_a_text_has_the_constants_of_the_code():
+    assert _explained(TEXT).parts["Raised"] == ["Fewer than 7 episodes."]
+    assert _explained(TEXT).meaning == "A toy"
+
+
+@pytest.mark.parametrize("part", ["Raised", "Means", "Next", "Numbers"])
+def test_a_text_without_a_part_is_refused(part):
+    with pytest.raises(ValueError, match=f"toy: the docstring of its rule lacks {part}"):
+        _explained(re.sub(rf"{part}: .*\n", "", TEXT))
+
+
+def test_a_rule_without_a_text_is_refused():
+    with pytest.raises(ValueError, match="lacks Raised, Means, Next, Numbers"):
+        _explained(None)
+
+
+def test_a_text_that_names_no_constant_of_the_code_is_refused():
+    with pytest.raises(KeyError, match="GONE"):
+        _explained(TEXT.replace("blocks.EPISODES_MIN", "GONE"))
+
+
+def test_a_finding_that_its_rule_does_not_declare_is_refused(clean):
+    def find(analysis):
+        yield Finding("toy", "why", "warns", 0, "a toy", "A toy.", {}, "Play.")
+
+    with pytest.raises(AssertionError, match="toy: the rule does not declare toy in why"):
+        list(Rule("toy", "where", ("warns",), find).apply(clean))
+    with pytest.raises(AssertionError, match="toy: warns is not declared"):
+        list(Rule("toy", "why", ("informs",), find).apply(clean))
 
 
 def test_every_code_is_raised_by_a_run():
     elsewhere = set(RAISED_BY_STREAMS) | RAISED_BY_RUNTIMES
     assert set(CODES) - set(RAISED) - elsewhere == {"slow-columns"}
-
-
-def test_every_page_has_a_code():
-    pages = {page.stem for page in (REPOSITORY / "unruly" / "docs" / "findings").glob("*.md")}
-    assert pages - {"README"} == set(CODES)
 
 
 def test_every_code_in_the_rules_is_listed():
@@ -281,7 +338,7 @@ def test_a_generator_that_cannot_keep_its_schedule_is_told_with_the_rate_it_reac
 
 
 def test_a_difference_between_nodes_alone_is_no_correlate_unless_one_is_slow(slow):
-    """Memory that differs from node to node says nothing of time (findings/correlate.md)."""
+    """Memory that differs from node to node says nothing of time (findings/why.md)."""
     row = slow.correlations.rows[0]
     standing = replace(slow.correlations, rows=(replace(row, within=0.0, highest="agent-1"),))
     evidence = replace(with_topics(slow, causes=None), correlations=standing)

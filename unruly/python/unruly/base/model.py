@@ -215,7 +215,7 @@ class BlindSpot:
 class Finding(Shown):
     """Advice as data: the observation, its severity, its evidence, and a suggestion.
 
-    ``code`` has a page ``unruly/docs/findings/<code>.md``. ``section`` follows a reader's
+    ``unruly/docs/findings/<section>.md`` explains each ``code``. ``section`` follows a reader's
     questions: trust, promise, unruly, where, slow, why, help. ``severity``: ``spoils`` (the run
     cannot be trusted), ``warns``, ``informs``. ``rank`` orders findings of one section and
     severity: lower is first.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from unruly.base import context, distrust
 from unruly.base.distrust import SEND_LAG_LIMIT_NS
 from unruly.base.model import Finding
+from unruly.base.rule import Rule
 from unruly.quantity import duration, percent, rate
 
 if TYPE_CHECKING:
@@ -22,7 +24,42 @@ BUSY: Final = 0.25
 
 
 def stalled(analysis: Analysis) -> Iterator[Finding]:
-    """Requests were sent late, or slower than the schedule asks for."""
+    """The load generator sent requests late.
+
+    Example: the load generator sent requests up to 1.2 s late
+
+    Raised: The largest send delay, the time from the scheduled to the actual sending, is above
+    {distrust.SEND_LAG_LIMIT_NS:duration}. The finding **spoils** the run in any of three cases:
+
+    - More than {LATE_LIMIT:percent} of all requests, failed ones included, were sent more than
+      {distrust.SEND_LAG_LIMIT_NS:duration} late, and the delay is more than half of their response
+      time. A failed request has no response time, so its delay alone counts.
+    - The send delay is more than half of the response time of more than
+      {TAIL_EXPLAINED_LIMIT:percent} of the requests beyond the p99.
+    - The run has one cell, and the largest delay is {distrust.BEHIND:percent} of its length or
+      more: the load generator was slower than its schedule. The finding then gives the scheduled
+      rate and the rate that was sent.
+
+    Otherwise it **warns** when one request in 1,000 was sent more than
+    {distrust.SEND_LAG_LIMIT_NS:duration} late, and **informs** when only rarer requests were.
+
+    The send delay of two kinds of agents does not count, because it is a result of the run: agents
+    on a JVM, and agents that their own CPU limit held back. A limit that holds back
+    {context.THROTTLED_SHARE_MAX:percent} of the agents or more is that of their container. Then the
+    delay counts, because the load generator is in that container too.
+
+    Means: The load generator could not send on time. Response time counts from the scheduled time,
+    so nothing is hidden. But the delay belongs to the load generator, not to the service.
+
+    Next: The suggestion of the finding depends on the cause. A load generator that fell behind
+    needs a lower rate or more clients, because a client that waits for each reply cannot send
+    faster. On a busy host, stop other programs or measure from another host. Otherwise give the
+    load generator a CPU of its own. Service time counts from the actual sending, so it leaves the
+    send delay out. With it, service time leaves out the waiting that a user would see.
+
+    Numbers: `self_distrust` (`send_lag_ns`, `late_share`, `tail_explained_share`, `fell_behind`) in
+    `summary.json`, and the method [self-distrust](../methods/self-distrust.md).
+    """
     doubt = analysis.self_distrust
     largest = doubt.send_lag_ns.get("max", 0.0)
     if largest <= SEND_LAG_LIMIT_NS:
@@ -92,3 +129,10 @@ def _step(analysis: Analysis) -> str:
             "measure from another host."
         )
     return "Give the load generator a CPU of its own, or lower the rate."
+
+
+RULES: Final = (
+    Rule(
+        "generator-stalled", "trust", ("spoils", "warns", "informs"), stalled, (context, distrust)
+    ),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from unruly.base.model import Finding
+from unruly.base.rule import Rule
 from unruly.quantity import count, duration
 from unruly.tables import fetch
 
@@ -20,7 +21,31 @@ LATE_MOST: Final = 0.01
 
 
 def not_reached(analysis: Analysis) -> Iterator[Finding]:
-    """Requests that were never sent, or shed late, because the generator was too late for them."""
+    """The load generator could not send as many requests as the schedule had.
+
+    Example: 900 requests were never sent
+
+    Raised: The manifest's count `unsent` is above 0: the schedule had more requests than the load
+    generator could send. It stopped sending one timeout after the end of the schedule, and at the
+    earliest 2 s after that end.
+
+    The finding is also raised when more than {LATE_MOST:percent} of the requests are counted in the
+    manifest as `late`. The load generator took them from the schedule more than 10 ms late, and
+    could not send them at once, because too many requests were in flight or no connection was free.
+    Their rows cannot show how late the load generator was.
+
+    Means: This host is too slow for the requested rate, or it stalled. The finding gives the rate
+    that the host reached and the rate that the plan requested. Both include the warm-up.
+
+    Requests that were never sent have no rows. Their latency would have been longer than that of
+    any request that was sent, so every percentile of the run is too low.
+
+    Next: Set `--rate` below the rate that the host reached. If the server can take more, send from
+    more `--processes`, one CPU each, or give the load generator a host of its own. The command
+    `unruly drive null:` measures what the load generator alone can send.
+
+    Numbers: `conservation.requests` (`unsent`, `late`, `late_max_ns`) in `summary.json`.
+    """
     counts = analysis.conservation.requests or {}
     unsent, late, scheduled = (int(counts.get(it) or 0) for it in ("unsent", "late", "scheduled"))
     if not unsent and late <= LATE_MOST * scheduled:
@@ -61,3 +86,6 @@ def _late(late: int, counts: dict[str, int]) -> str:
         f"up to {worst}, and then shed them, met a refused connection, or had them wait for a free "
         "one. What failed then, failed at the load generator and not at the service."
     )
+
+
+RULES: Final = (Rule("rate-not-reached", "trust", ("spoils",), not_reached),)

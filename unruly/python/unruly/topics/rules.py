@@ -25,7 +25,7 @@ def find(analysis: Analysis) -> list[Finding]:
         for code in topic.silences(model)
     }
     applied = (rule for rule in RULES if rule.code not in silenced)
-    found = [finding for rule in applied for finding in rule.find(analysis)]
+    found = [finding for rule in applied for finding in rule.apply(analysis)]
     if any(it.severity == "spoils" for it in found):
         found = [it for it in found if it.code != "promise-made"]
     found.sort(key=lambda f: (SECTIONS.index(f.section), SEVERITIES.index(f.severity), f.rank))

@@ -8,6 +8,7 @@ from unruly.base.mechanisms import SHORTAGES
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.quantity import coefficient, count, duration, p_value, percent, significant
+from unruly.topics.causes import because, model, statistics
 from unruly.topics.causes.because import is_explained, metric_of, rises_with, strength
 from unruly.topics.causes.model import causes_of
 
@@ -51,7 +52,34 @@ SUGGESTIONS: Final = {
 
 
 def slow_because(analysis: Analysis) -> Iterator[Finding]:
-    """A cause explains slow requests of a (cell, op) beyond chance."""
+    """A cause explains slow requests, beyond chance.
+
+    Example: 62 % of the slow requests of null waited while agent-1 was stopped
+
+    Raised: At least one cause explains slow requests of an operation, which has
+    {model.SLOW_LEAST:count} slow requests or more. Three conditions must hold:
+
+    - While the cause was present, a request was at least {statistics.LIFT_LEAST:number} times as
+      likely to be slow.
+    - That is more than chance explains: the false discovery rate is at most
+      {statistics.FALSE_DISCOVERY:percent} over all causes tried for the operation. A cause that
+      shuts a process out (it died, was stopped or was throttled by its CPU limit) may instead have
+      a p value of at most {statistics.DECISIVE_P:percent}, if a request was
+      {statistics.DECISIVE_LIFT:number} times as likely to be slow.
+    - The cause explains at least {statistics.EXPLAINED_LEAST:percent} of the slow requests.
+
+    Slow requests are those that took longer than the p99.9, or than `analyse(slow_beyond_ns=)`.
+    Labels of injected faults are not read.
+
+    Means: Each slow request is attributed to one cause: the most specific one that covers half of
+    its time. The other slow requests belong to other causes, or are unexplained.
+
+    Next: The suggestion says where to look for each mechanism. Change it in a run of its own, and
+    compare. A large unexplained share means that the cause was not observed: see the method
+    [causes](../methods/causes.md).
+
+    Numbers: `causes.rows[]` in `summary.json`.
+    """
     for place, row in enumerate(held.rows if (held := causes_of(analysis)) else ()):
         if not row.causes or row.unknown is None:
             continue
@@ -102,7 +130,31 @@ def _label(analysis: Analysis, row: Slowness) -> str:
 
 
 def correlate(analysis: Analysis) -> Iterator[Finding]:
-    """A resource is short when latency is high: a candidate where no cause explains it."""
+    """A resource of the receiver is short when latency is high.
+
+    Example: latency rises with the receiver's CPU wait
+
+    Raised: Causes explain less than {because.EXPLAINED:percent} of the slow requests of the slowest
+    operation. A metric of the receiver, or of its host, is high when service latency is high:
+
+    - Spearman's rank correlation is at least {CORRELATION_LEAST:number}, its interval excludes 0,
+      and the q value is at most {FALSE_DISCOVERY:percent}.
+    - Latency follows the metric in time within each receiver (r at least {WITHIN_LEAST:number}), or
+      the receiver with the highest mean of the metric was named as slow. This leaves out metrics
+      that only differ between nodes, such as resident memory.
+
+    A negative correlation is never a finding: a resource that is used less when latency is high
+    explains nothing. At most {CORRELATES_SHOWN:count} metrics are reported, resource shortages
+    first.
+
+    Means: The metric is a candidate. The verdict names it only where causes leave most of the slow
+    requests unexplained.
+
+    Next: Change it in a run of its own, and compare. See the method
+    [correlation](../methods/correlation.md).
+
+    Numbers: `correlations.metrics[]` in `summary.json`.
+    """
     if is_explained(causes_of(analysis), analysis.cells):
         return
     slow = {node.node for node in analysis.slow_nodes.named}
@@ -147,6 +199,6 @@ def _stands(row: Correlation, slow: set[str]) -> bool:
 
 
 RULES: Final = (
-    Rule("slow-because", slow_because),
-    Rule("correlate", correlate),
+    Rule("slow-because", "slow", ("warns",), slow_because, (model, statistics)),
+    Rule("correlate", "why", ("informs",), correlate, (because,)),
 )

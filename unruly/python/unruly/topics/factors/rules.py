@@ -21,7 +21,22 @@ FACTOR_P: Final = 0.01
 
 
 def _cells_unruly(analysis: Analysis) -> Iterator[Finding]:
-    """C1 over a matrix: in how many configurations the maximum is beyond ten times the mean."""
+    """The maximum exceeds ten times the mean in some cells.
+
+    Example: the maximum exceeds 10 × the mean in 1 of 4 cells
+
+    Raised: The run has a matrix, and in at least one cell the slowest reply took more than ten
+    times the mean.
+
+    Means: The maximum of such a configuration cannot be predicted from its mean, and one more run
+    would have another maximum. The finding reports how many of the slowest requests must be removed
+    until no cell exceeds ten times its mean.
+
+    Next: Promise percentiles. Look in the report at the haircut: how few requests make the maximum.
+    See the method [haircut](../methods/haircut.md).
+
+    Numbers: `magical.cells[]` (`largest`, `mean`, `smallest_haircut`) in `summary.json`.
+    """
     view = factors_of(analysis)
     if view is None:
         return
@@ -52,7 +67,21 @@ def _cells_unruly(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _p99_bound(analysis: Analysis) -> Iterator[Finding]:
-    """The study's bound on p99 over mean: reported where a cell is beyond it."""
+    """The p99 of some cells exceeds the bound that a study found.
+
+    Example: the p99 exceeds 25 × the mean in 1 of 4 cells
+
+    Raised: The run has a matrix, and the p99 of a cell is more than {P99_BOUND:number} times its
+    mean.
+
+    Means: In the sixteen systems of the study the p99 stayed below {P99_BOUND:number} times the
+    mean, with 99 % confidence. This is not a law: 985 replies of 1 ms and 15 of 1 s have a p99 of
+    62.6 times their mean. A cell beyond the bound stalls for more than 1 % of its requests.
+
+    Next: Look at the timeline of the cell. A longer run separates a rare stall from a frequent one.
+
+    Numbers: `magical.cells[].p99_over_mean` in `summary.json`.
+    """
     view = factors_of(analysis)
     if view is None:
         return
@@ -75,6 +104,20 @@ def _p99_bound(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _two_modes(analysis: Analysis) -> Iterator[Finding]:
+    """The latencies of some cells gather around several values.
+
+    Example: 1 of 4 cells have more than one mode
+
+    Raised: The run has a matrix, and the dip test of at least one cell has a q value below
+    {FALSE_DISCOVERY:percent}, adjusted over all cells.
+
+    Means: Latencies gather around more than one value. Possible reasons are a cache that is hit or
+    missed, a path through another core, or a timer. Few requests have a latency near the mean.
+
+    Next: Look at the distribution of the cell. See the method [dip](../methods/dip.md).
+
+    Numbers: `magical.cells[]` (`dip`, `dip_p`, `dip_q`) in `summary.json`.
+    """
     view = factors_of(analysis)
     if view is None:
         return
@@ -95,7 +138,22 @@ def _two_modes(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _factor_effect(analysis: Analysis) -> Iterator[Finding]:
-    """C3: which factor explains the p99, when one does."""
+    """One factor of the matrix explains much of the p99.
+
+    Example: size explains 90 % of the variance of the p99
+
+    Raised: The run has a matrix, and analysis of variance gives a factor a p value below
+    {FACTOR_P:percent} for the p99.
+
+    Means: This factor explains the reported share of the differences of the p99 between cells and
+    repeats. Maxima and p99s do not have normal errors, so rely on the share, not on the last digit
+    of the p value.
+
+    Next: Choose this factor first. See the method [analysis of
+    variance](../methods/analysis-of-variance.md).
+
+    Numbers: `magical.explained[]` in `summary.json`.
+    """
     view = factors_of(analysis)
     if view is None:
         return
@@ -116,8 +174,8 @@ def _factor_effect(analysis: Analysis) -> Iterator[Finding]:
             f"{best.factor} explains {percent(best.share)} of the variance of the p99",
             f"Over {explained.observations} cells and repeats: F = {significant(best.f)}, "
             f"{p_value(best.p_value)}. It explains {percent(best.partial.estimate)} "
-            f"[{percent(best.partial.low)}, {percent(best.partial.high)}] of the variance that "
-            "the other factors leave.",
+            f"[{percent(best.partial.low)}, {percent(best.partial.high)}] of the variance that the "
+            "other factors leave.",
             {
                 it.factor: {"f": it.f, "p_value": it.p_value, "variance_share": it.share}
                 for it in effects
@@ -127,8 +185,8 @@ def _factor_effect(analysis: Analysis) -> Iterator[Finding]:
 
 
 RULES: Final = (
-    Rule("cells-unruly", _cells_unruly),
-    Rule("p99-beyond-bound", _p99_bound),
-    Rule("more-than-one-mode", _two_modes),
-    Rule("factor-effect", _factor_effect),
+    Rule("cells-unruly", "unruly", ("informs",), _cells_unruly),
+    Rule("p99-beyond-bound", "unruly", ("warns",), _p99_bound),
+    Rule("more-than-one-mode", "unruly", ("informs",), _two_modes),
+    Rule("factor-effect", "why", ("informs",), _factor_effect),
 )

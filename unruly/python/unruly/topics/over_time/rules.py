@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from unruly.base import worked
 from unruly.base.asked import has_foreign_arrivals
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.base.worked import failure_step
 from unruly.quantity import count, duration, percent, rate, significant
 from unruly.stats.blocks import DRIFTS
+from unruly.topics.over_time import statistics
 from unruly.topics.over_time.statistics import over_time_of
 
 if TYPE_CHECKING:
@@ -32,7 +34,25 @@ OUTAGES_SHOWN: Final = 3
 
 
 def p99_moved(analysis: Analysis) -> Iterator[Finding]:
-    """The p99 of a (cell, op) changed at some instant, and stayed changed."""
+    """The p99 changed during the run and stayed changed.
+
+    Example: the p99 of null moved once, first at 15 s to 1.5 x [1.4, 1.6] of its level before
+
+    Raised: Latency drifted during the run, and the p99 has no promise for that reason (see
+    [drift]). The change-point method finds a split with a p value below {statistics.ALPHA:percent},
+    shared among all operations of the run. It uses the p99 of up to {statistics.BLOCKS_MOST:count}
+    blocks of equal time, with at least {statistics.BLOCK_REQUESTS:count} requests each. The rule is
+    silent in a cell with an [outage].
+
+    Means: The tail changed at that time and stayed changed. A garbage collector started, a
+    neighbour began to work, or a cache was full. One p99 for the whole run describes neither side.
+
+    Next: Look in the timeline, and in the service's log, at what happened at that time. The finding
+    gives the time since the first measured request and the time of day. See the method [change
+    points](../methods/change-points.md).
+
+    Numbers: `over_time.rows[].changes` in `summary.json`.
+    """
     drifted = {
         (it.cell, it.op)
         for it in analysis.responses
@@ -69,12 +89,31 @@ def p99_moved(analysis: Analysis) -> Iterator[Finding]:
 
 
 def outage(analysis: Analysis) -> Iterator[Finding]:
-    """A span in which every request failed."""
-    worked = analysis.worked
-    if not worked.outages:
+    """In some span of time every request failed.
+
+    Example: from 5.6 s (17:03:12 UTC) to the end every request was refused
+
+    Raised: In some span of the run every request of a cell failed, or every request to one
+    receiver. At least {worked.REQUESTS_LEAST:count} requests failed in a row. They are too many for
+    chance: failures scattered over the run would make such a span in fewer than
+    {worked.CHANCE_MOST:percent} of runs. At most {worked.OUTAGES_MOST:count} spans are listed:
+    those with most failures. Labels of injected faults are not read.
+
+    Means: A service died or was unreachable. The span begins at the scheduled time of its first
+    failed request. It ends at the scheduled time of the first request that was answered again.
+
+    Times count from the first measured request, as in the pictures of the report. The time of day
+    stands beside them, so that you can compare with the server's log.
+
+    Next: Read the server's log at that time of day. Start the server again, and repeat the run.
+
+    Numbers: `worked.outages` in `summary.json`.
+    """
+    outages = analysis.worked.outages
+    if not outages:
         return
-    worst = max(worked.outages, key=lambda it: it.failed)
-    rest = [it.words for it in worked.outages if it is not worst]
+    worst = max(outages, key=lambda it: it.failed)
+    rest = [it.words for it in outages if it is not worst]
     more = f" {' '.join(rest[:OUTAGES_SHOWN])}" if rest else ""
     if len(rest) > OUTAGES_SHOWN:
         more += f" And {len(rest) - OUTAGES_SHOWN} more."
@@ -86,13 +125,30 @@ def outage(analysis: Analysis) -> Iterator[Finding]:
         worst.words[:1].lower() + worst.words[1:].rstrip("."),
         f"{count(worst.failed)} requests failed in it, and none that was scheduled in it was "
         f"answered well.{more}",
-        {"failed": worst.failed, "outages": [it.words for it in worked.outages]},
-        failure_step(worked),
+        {"failed": worst.failed, "outages": [it.words for it in outages]},
+        failure_step(analysis.worked),
     )
 
 
 def recovery(analysis: Analysis) -> Iterator[Finding]:
-    """How long after an injected fault a process answered again."""
+    """A process needed some time to answer again after an injected fault.
+
+    Example: agent-1 answered again 2 s after its fault
+
+    Raised: The plan stopped or killed a process (`fault stop`, `fault kill`), at most
+    {statistics.FAULTS_MOST:count} times, and that process had requests.
+
+    Means: The recovery is the time from the fault to the first good reply to a request that was
+    scheduled after it. The finding also reports how many requests in between failed, and how many
+    requests in fault-free time took longer than the median recovery. A timeout cannot separate
+    those from a fault.
+
+    Next: Compare the recovery with the slowest fault-free request. A timeout between the two
+    detects this fault without false alarms. See the method [recovery](../methods/recovery.md). What
+    faults did to all clients is [fault-hurts]; spans without any good reply are [outage].
+
+    Numbers: `over_time.recoveries[]` in `summary.json`.
+    """
     over_time = over_time_of(analysis)
     for place, it in enumerate(over_time.recoveries if over_time else ()):
         found = it.recoveries
@@ -140,7 +196,22 @@ def recovery(analysis: Analysis) -> Iterator[Finding]:
 
 
 def throughput_unsteady(analysis: Analysis) -> Iterator[Finding]:
-    """A second's throughput differs much from the next one's."""
+    """Throughput varies much from second to second.
+
+    Example: the throughput of null varies by 60 % from second to second
+
+    Raised: The standard deviation of the good replies in each second is above
+    {VARIATION_LEAST:percent} of their mean, by the lower end of its interval, and the mean is at
+    least {REPLIES_LEAST_HZ:number} a second. The rule is silent in a cell with an [outage].
+
+    Means: Replies come in bunches, or the schedule varies. In about half of the seconds throughput
+    is below the mean.
+
+    Next: Look in the timeline whether the schedule or stalls cause it. See the method
+    [stability](../methods/stability.md).
+
+    Numbers: `over_time.rows[].throughput_hz` in `summary.json`.
+    """
     for place, row in enumerate(_rows(analysis)):
         found = row.throughput
         if found is None or (found.variation.low or 0.0) <= VARIATION_LEAST:
@@ -178,7 +249,22 @@ def throughput_unsteady(analysis: Analysis) -> Iterator[Finding]:
 
 
 def arrivals_bursty(analysis: Analysis) -> Iterator[Finding]:
-    """Arrivals that somebody else chose come in bursts."""
+    """Arrivals that somebody else chose come in bursts.
+
+    Example: the arrivals of null are bursty: index of dispersion 12.3
+
+    Raised: The run is an import. The index of dispersion of its scheduled times is above
+    {DISPERSION_LEAST:number}, by the lower end of its interval, over at least {WINDOWS_LEAST:count}
+    windows. A request of several copies counts once. The rule ignores the schedule of a run of
+    `unruly` itself, because its plan asked for it.
+
+    Means: The variance of the counts in long windows is that many times the variance of a Poisson
+    process. A queue grows with the rate inside a burst, not with the mean rate.
+
+    Next: Plan for the rate inside a burst. See the method [dispersion](../methods/dispersion.md).
+
+    Numbers: `over_time.rows[].dispersion` in `summary.json`.
+    """
     if not has_foreign_arrivals(analysis.run):
         return
     for place, row in enumerate(_rows(analysis)):
@@ -238,9 +324,9 @@ def _shares(interval: Interval) -> str:
 
 
 RULES: Final = (
-    Rule("p99-moved", p99_moved),
-    Rule("outage", outage),
-    Rule("recovery", recovery),
-    Rule("throughput-unsteady", throughput_unsteady),
-    Rule("arrivals-bursty", arrivals_bursty),
+    Rule("p99-moved", "where", ("warns",), p99_moved, (statistics,)),
+    Rule("outage", "where", ("warns",), outage, (worked,)),
+    Rule("recovery", "where", ("informs",), recovery, (statistics,)),
+    Rule("throughput-unsteady", "where", ("informs",), throughput_unsteady),
+    Rule("arrivals-bursty", "where", ("informs",), arrivals_bursty),
 )

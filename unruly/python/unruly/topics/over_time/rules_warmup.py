@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.quantity import as_option, duration, significant
+from unruly.topics.over_time import warmup
 from unruly.topics.over_time.statistics import over_time_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,38 @@ STEPS: Final = (1, 2, 3, 5)
 
 
 def warmup_short(analysis: Analysis) -> Iterator[Finding]:
-    """A (cell, op) settled only after measurement had begun."""
+    """Measurement began before latency had settled.
+
+    Example: null settled 3 s after measurement began
+
+    Raised: The median or the p99 of an operation reached the level of the run's second half only
+    after measurement had begun. The measured blocks before that are more than {warmup.FLOOR:number}
+    times as slow as the later ones, by the lower end of the 95 % interval. The method
+    [settling](../methods/settling.md) compares up to {warmup.BLOCKS_MOST:count} blocks of warm-up
+    and measured time together, at least {warmup.BLOCKS_LEAST:count}, with
+    {warmup.BLOCK_REQUESTS:count} requests each on average. The finding is raised once for all
+    repeats of an operation in a cell, about the repeat that settled last.
+
+    The rule leaves out blocks that faults and pauses explain: those of which they took more than
+    {warmup.DISTURBED_SHARE:percent} of the requests' time, and the block after each. The pauses are
+    `gc`, `safepoint`, `process stopped` and `disk wait`. Overlapping pauses count once. A pause of
+    one process counts by the share of the requests that pass through it.
+
+    The rule does not judge an operation when a fault began before its level settled, when the level
+    still changes by the middle of the run, or when the run is too short. It judges nothing in a run
+    with more than {warmup.PLACES_MOST:count} combinations of cell, repeat and operation. The
+    summary gives the reason (`over_time.warm_ups[].absent`).
+
+    Means: Caches were cold, code was not compiled yet, or connections were being made. The numbers
+    of the run mix that time with the later level. The tail suffers most: if a tenth of a run is
+    three times as slow, it is the whole p99.
+
+    Next: Run it again with the proposed warm-up. It is the next round time (1, 2, 3, 5, 10 ...)
+    that is at least {MARGIN:number} times what this run needed. If you want to know the beginning,
+    measure it on its own.
+
+    Numbers: `over_time.warm_ups[]` in `summary.json`.
+    """
     found = held.warm_ups if (held := over_time_of(analysis)) else ()
     several = len({it.cell for it in found}) > 1
     sent = analysis.run.status != "imported"
@@ -99,4 +131,4 @@ def _late_ns(it: WarmUp) -> int:
     return _settled_ns(it) - it.measured_ns
 
 
-RULES: Final = (Rule("warmup-short", warmup_short),)
+RULES: Final = (Rule("warmup-short", "where", ("warns",), warmup_short, (warmup,)),)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.quantity import count, duration, percent
+from unruly.topics.runtimes import tails
 from unruly.topics.runtimes.model import ANYBODY, runtimes_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,25 @@ if TYPE_CHECKING:
 
 
 def tail(analysis: Analysis) -> Iterator[Finding]:
-    """What JVMs answer has another p99 than what native agents of the same cell answer."""
+    """Requests to JVMs have another p99 than requests to native agents.
+
+    Example: the p99 of requests to JVMs is 3.2 x [2.8, 3.7] that of requests to native agents
+
+    Raised: Some agents of a cell are JVMs and others are native, and the interval of a ratio
+    excludes 1: the p99 of requests to JVMs over the p99 of requests to native agents, from any
+    sender. With {tails.REPEATS_LEAST:count} repeats or more each repeat gives a ratio, and the
+    interval is over the repeats (Student's t on logarithms). With fewer repeats it comes from both
+    p99s by blocks of time.
+
+    Means: The slowest percent of requests to JVMs takes that many times as long. With several
+    cells, the finding reports the one that is farthest from 1. A JVM that sends a request waits
+    longer as well: the report has the tail of every pair of runtimes, which separates both ends.
+
+    Next: Compare senders and receivers in the report. Cross `mesh.runtime` with `jvm.collector` to
+    see which garbage collector causes it.
+
+    Numbers: `runtimes.ratios[]` and `runtimes.tails[]` in `summary.json`.
+    """
     found = runtimes_of(analysis)
     apart = [it for it in found.ratios if is_apart(it.ratio)] if found else []
     if found is None or not apart:
@@ -81,7 +100,29 @@ def times(ratio: Interval) -> str:
 
 
 def collector(analysis: Analysis) -> Iterator[Finding]:
-    """Slow copies met a collection more often than others, and than chance explains."""
+    """Slow copies met a GC pause more often than others, beyond chance.
+
+    Example: 62 % of the slow copies met a collection, 8 % of the others
+
+    Raised: Slow copies met a GC pause more often than other copies: the interval of the ratio of
+    the two shares (the lift) is above 1. The share of the slow copies is also above the share that
+    chance alone explains, by the lower end of its interval.
+
+    A slow copy took longer than the p99 of its cell and operation; where the p99 falls among the
+    failures, the failed copies are the slow ones. A copy meets a GC pause when the two overlap, at
+    the sender or at the receiver. A copy without a reply lasted until its timeout. Only copies with
+    a JVM at that end count, because other copies have no pause to meet.
+
+    Means: GC pauses and slow requests come together. A slow copy is also a long one, so it meets
+    more of any event. "Chance alone" is the share that would have met a pause if each copy had been
+    scheduled at a random moment of its trial. What exceeds that share is not due to length.
+
+    Next: Use a garbage collector with shorter pauses, or allocate less. Vary `jvm.collector` in a
+    matrix and compare. [slow-because] reports how much of the slowest requests the pauses explain,
+    and [correlate] has the time in garbage collection (`gc_ns`) among its metrics.
+
+    Numbers: `runtimes.meetings[]` and `runtimes.collecting[]` in `summary.json`.
+    """
     found = runtimes_of(analysis)
     whole = wholes(found) if found else []
     raised = [it for it in whole if it.at("either").raised is not None]
@@ -154,6 +195,6 @@ def _shares(met: Meeting) -> str:
 
 
 RULES: Final = (
-    Rule("runtime-tail", tail),
-    Rule("runtime-collector", collector),
+    Rule("runtime-tail", "why", ("informs",), tail, (tails,)),
+    Rule("runtime-collector", "why", ("informs",), collector),
 )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.base.words import named
-from unruly.quantity import rate
+from unruly.quantity import percent, rate, significant
+from unruly.stats.knee import ACHIEVED_LEAST, FACTOR
+from unruly.topics.stores import loads
 from unruly.topics.stores.statistics import stores_of
 from unruly.topics.stores.words import (
     fault_name,
@@ -31,7 +33,25 @@ ROWS_TOLD: Final = 3
 
 
 def target(analysis: Analysis) -> Iterator[Finding]:
-    """Whether such a share of requests is within such a time, where somebody asked."""
+    """The run meets, misses or cannot decide the target.
+
+    Example: 99 % within 20 ms: read meets it, with 99.9 % [99.5 %, 100 %] of 2,000 within
+
+    Raised: A run that drives a store has a target (`--target SHARE:TIME`). The finding reports
+    whether that share of requests is within that time. It **warns** when an operation misses the
+    target, and **informs** otherwise.
+
+    Means: A target is met or missed when the whole interval of the share is on one side of it.
+    Otherwise it cannot be decided yet. For 99.999 %, a run without late requests needs 368,887
+    requests of an operation. For a run with late requests the finding gives the number, provided
+    that later requests are like these. Failed requests, and requests still open at the end, count
+    as late.
+
+    Next: Run longer where the target is undecided. Where it is missed, look in the timeline at what
+    the late requests have in common. See the method [share within a limit](../methods/target.md).
+
+    Numbers: `stores.target` and `stores.tails[].target` in `summary.json`.
+    """
     stores = stores_of(analysis)
     if stores is None or not stores.tails or not stores.target.asked:
         return
@@ -63,7 +83,24 @@ def target(analysis: Analysis) -> Iterator[Finding]:
 
 
 def extreme_tail(analysis: Analysis) -> Iterator[Finding]:
-    """The p99.999 is beyond ten times the mean, by its lower bound."""
+    """The p99.999 is more than ten times the mean.
+
+    Example: the p99.999 of read is 250 x the mean
+
+    Raised: The run drives a store, and the p99.999 of an operation of a cell is more than
+    {TEN:number} times its mean, by the lower bound of that ratio. The ratio needs 100,000 requests
+    without a failed one.
+
+    Means: The study of data stores found that the p99.999 can exceed ten times the mean. One
+    request in 100,000 is rare for a single user. A page that sends a hundred requests to a store
+    meets one every few seconds.
+
+    Next: The lanes above the timeline show what happened when these requests occurred: GC pauses,
+    faults, disk stalls. The bounds are those of the [block interval](../methods/block-interval.md)
+    for the percentile, and of the [mean](../methods/request-mean.md).
+
+    Numbers: `stores.tails[].p99_999_over_mean` in `summary.json`.
+    """
     stores = stores_of(analysis)
     found = [
         (row, row.p99_999_over_mean)
@@ -89,7 +126,25 @@ def extreme_tail(analysis: Analysis) -> Iterator[Finding]:
 
 
 def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
-    """Which fault hurts which cell most."""
+    """One of the injected faults hurts requests most.
+
+    Example: the fault that hurts most is the stop of store-0
+
+    Raised: The run drives a store, and requests scheduled within a fault failed, or their p99 is at
+    least twice that of the fault-free time of the same cell.
+
+    Means: The finding names the worst fault, its cell, and the worst fault of each other cell. It
+    reports how much slower requests were, how many failed, the longest time without a good reply,
+    and when a good reply came again. All operations of a cell count together: a store that answers
+    reads and refuses writes has many failures but no silence. Faults without fault-free time in
+    their cell are listed, since there is nothing to compare them with.
+
+    Next: Compare the longest time without a good reply with your timeouts. The table "The faults
+    compared" has every fault. See the method [faults](../methods/faults.md). The finding [outage]
+    is about requests to one process.
+
+    Numbers: `stores.faults[]` in `summary.json`.
+    """
     effects = held.faults if (held := stores_of(analysis)) else ()
     worst = worst_fault(effects)
     if worst is None:
@@ -124,7 +179,24 @@ def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
 
 
 def knee(analysis: Analysis) -> Iterator[Finding]:
-    """The highest load at which the p99 has not broken."""
+    """The p99 holds up to this load.
+
+    Example: the p99 holds up to 200/s, the highest load that was tried
+
+    Raised: The plan's matrix varies `drive.rate` over at least {loads.STEPS_LEAST:count} loads, and
+    all else is alike. The finding is raised once for each such series of cells.
+
+    Means: This is the highest load at which the p99 has not broken. There the p99 is at most
+    {FACTOR:number} times that at the lowest load, and at least {ACHIEVED_LEAST:percent} of the load
+    is answered well. Where the estimate is not sure, the finding names the loads between which the
+    knee lies with 95 % confidence, or says that the repeats leave it open. A load that the load
+    generator could not send is marked, and neither holds nor breaks for certain.
+
+    Next: Promise nothing above this load. Repeat the loads beside it (`run.repeat`) where the two
+    are far apart. See the method [knee](../methods/knee.md).
+
+    Numbers: `stores.ramps[]` in `summary.json`.
+    """
     for place, ramp in enumerate(held.ramps if (held := stores_of(analysis)) else ()):
         found, repeats = ramp.knee, ramp.loads[0].repeats
         often = "once" if repeats == 1 else f"{repeats} times"
@@ -135,7 +207,8 @@ def knee(analysis: Analysis) -> Iterator[Finding]:
             600 + place,
             knee_sentence(ramp),
             f"Of {len(ramp.loads)} loads, each {often}. It breaks where it "
-            "is more than 3 x that at the lowest load, or less than 95 % of the load is answered.",
+            f"is more than {significant(FACTOR)} x that at the lowest load, or less than "
+            f"{percent(ACHIEVED_LEAST)} of the load is answered.",
             {
                 "series": ramp.series,
                 "holds_hz": found.holds,
@@ -148,9 +221,33 @@ def knee(analysis: Analysis) -> Iterator[Finding]:
 
 
 def generator_limit(analysis: Analysis) -> Iterator[Finding]:
-    """Loads at which the generator itself was late."""
-    loads = held.loads if (held := stores_of(analysis)) else ()
-    late = [load for load in loads if load.own]
+    """At some loads the load generator itself was late.
+
+    Example: the load generator sent late: rate=200/s
+
+    Raised: The run drives a store with a matrix of cells, and some of the cells were sent late. A
+    cell was sent late in two cases, each by the median over its repeats:
+
+    - When the last request was scheduled, the load generator had sent less than
+      {loads.SENT_LEAST:percent} of the requests scheduled before it. The same holds for the
+      requests that the plan's rate makes, less {loads.CHANCE:number} standard deviations, since
+      some arrivals are random.
+    - More than {loads.OWN_TAIL:percent} of the requests beyond the p99 have a send delay above
+      {loads.OWN_LAG_NS:duration} that is more than half of their response time.
+
+    Trials of one request are left out.
+
+    Means: These cells show what the load generator can send, not what the store can do. The [knee]
+    does not count them against the store. A store that no longer reads from its connections can
+    cause the same: the unsent requests then wait in front of the store.
+
+    Next: Give the load generator a CPU or a host of its own, or leave these loads out. The command
+    `unruly drive null: -r RATE` reports what it can send by itself. See [generator-stalled].
+
+    Numbers: `stores.loads[].own` in `summary.json`.
+    """
+    measured = held.loads if (held := stores_of(analysis)) else ()
+    late = [load for load in measured if load.own]
     if not late:
         return
     labels = named([load.cell for load in late])
@@ -160,7 +257,8 @@ def generator_limit(analysis: Analysis) -> Iterator[Finding]:
         "warns",
         10,
         f"the load generator sent late: {labels}",
-        f"In {len(late)} of {len(loads)} cells it sent less than 95 % of the load in time, or its "
+        f"In {len(late)} of {len(measured)} cells it sent less than "
+        f"{percent(loads.SENT_LEAST)} of the load in time, or its "
         "send delay is more than half of the response time of a tenth of the slow requests. These "
         "cells show what the load generator can send, not what the store can do.",
         {"cells": [load.cell for load in late], "rates": [rate(load.asked_hz) for load in late]},
@@ -169,9 +267,9 @@ def generator_limit(analysis: Analysis) -> Iterator[Finding]:
 
 
 RULES: Final = (
-    Rule("target", target),
-    Rule("extreme-tail", extreme_tail),
-    Rule("fault-hurts", fault_hurts),
-    Rule("knee", knee),
-    Rule("generator-limit", generator_limit),
+    Rule("target", "promise", ("warns", "informs"), target),
+    Rule("extreme-tail", "unruly", ("informs",), extreme_tail),
+    Rule("fault-hurts", "where", ("informs",), fault_hurts),
+    Rule("knee", "promise", ("informs",), knee, (loads,)),
+    Rule("generator-limit", "trust", ("warns",), generator_limit, (loads,)),
 )

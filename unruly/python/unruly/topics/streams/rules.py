@@ -8,14 +8,15 @@ from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.base.words import named
 from unruly.quantity import bandwidth, percent
+from unruly.topics.streams import rules_trust, statistics, verdicts
 from unruly.topics.streams.model import HELD, streams_of
-from unruly.topics.streams.words import between, hypothesis_sentence, messages
+from unruly.topics.streams.words import between, hypothesis_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
-    from unruly.topics.streams.model import Held, Stream
+    from unruly.topics.streams.model import Stream
 
 ROWS_TOLD: Final = 6
 
@@ -40,97 +41,20 @@ def _names(rows: list[Stream]) -> str:
     return named([row.label for row in rows])
 
 
-def unaccounted(analysis: Analysis) -> Iterator[Finding]:
-    """Messages that were written, and neither came nor are known to be lost."""
-    legs = held.legs if (held := streams_of(analysis)) else ()
-    # an end that died took what it last counted with it
-    ended = [leg for leg in legs if leg.settled or not leg.broken]
-    wrong = [leg for leg in ended if leg.unaccounted < 0 or (leg.settled and leg.unaccounted)]
-    if not wrong:
-        return
-    worst = max(wrong, key=lambda leg: abs(leg.unaccounted))
-    way = "more were received than written" if worst.unaccounted < 0 else "the rest is unknown"
-    yield Finding(
-        "stream-unaccounted",
-        "trust",
-        "spoils",
-        3,
-        f"{messages(abs(worst.unaccounted))} of {worst.cell} are not accounted for",
-        f"In {len(wrong)} of {len(legs)} trials the messages written are not those received and "
-        f"lost. In {worst.cell}, repeat {worst.repeat}, {messages(worst.written)} were "
-        f"written, {messages(worst.read)} were received and {messages(worst.lost)} were lost: "
-        f"{way}.",
-        {
-            "legs": [
-                {"cell": leg.cell, "repeat": leg.repeat, "unaccounted": leg.unaccounted}
-                for leg in wrong
-            ]
-        },
-        "Look in logs/ for a process that ended without a message, and measure again.",
-    )
-
-
-def load_off_target(analysis: Analysis) -> Iterator[Finding]:
-    """A competing load that did not use the share of the cores that it was to use."""
-    found = streams_of(analysis)
-    rows = [row for row in (found.rows if found else ()) if row.in_doubt]
-    if not rows:
-        return
-    off = {row.cell: max(row.held, key=lambda it: abs(it.off)) for row in rows if row.held}
-    told = [
-        f"{row.label}: {row.absent['held']}"
-        if "held" in row.absent
-        else f"{row.label} on {off[row.cell].host} {percent(off[row.cell].farthest)} in place of "
-        f"{percent(off[row.cell].target)}"
-        for row in rows[:ROWS_TOLD]
-    ]
-    yield Finding(
-        "load-off-target",
-        "trust",
-        "warns",
-        11,
-        f"the competing load did not hold its target: {_names(rows)}",
-        f"It was more than 2 points off, or died: {'; '.join(told)}. What these cells say of their "
-        "protocols is in doubt: another load was beside them than the plan's.",
-        {
-            "cells": {
-                row.cell: _evidence(off.get(row.cell)) | {"unknown": row.absent.get("held")}
-                for row in rows
-            }
-        },
-        "Give the load more processes (compete.processes), or ask for less (compete.occupancy); of "
-        "one that died its log in logs/ says why.",
-    )
-
-
-def _evidence(held: Held | None) -> dict[str, Any]:
-    if held is None:
-        return {"host": None, "target": None, "farthest": None}
-    return {"host": held.host, "target": held.target, "farthest": held.farthest}
-
-
-def realtime_refused(analysis: Analysis) -> Iterator[Finding]:
-    """The plan wanted the real-time class, and the host did not give it."""
-    legs = held.legs if (held := streams_of(analysis)) else ()
-    refused = [leg for leg in legs if leg.refused]
-    if not refused:
-        return
-    cells = list(dict.fromkeys(leg.cell for leg in refused))
-    yield Finding(
-        "realtime-refused",
-        "trust",
-        "warns",
-        12,
-        f"the real-time class was refused: {named(cells)}",
-        f"The plan asks for it, and the host said: {refused[0].refused[0].split(': ', 1)[-1]}. "
-        "What these cells measured is the ordinary class.",
-        {"cells": cells, "said": list(refused[0].refused)},
-        "Run it where the class is allowed, or leave `scheduling` out of the plan.",
-    )
-
-
 def failed(analysis: Analysis) -> Iterator[Finding]:
-    """Streams that could not begin."""
+    """A stream could not begin.
+
+    Example: could not begin: sctp
+
+    Raised: No repeat of a cell could begin. A library is missing, a port is taken, or no peer
+    answers.
+
+    Means: The run has no result for these protocols. All others were measured.
+
+    Next: Install what the finding names, or leave the protocol out of the plan.
+
+    Numbers: `streams.legs[].failed` and `streams.rows[]` (`verdict`, `reasons`) in `summary.json`.
+    """
     rows = _of(analysis, "failed")
     if not rows:
         return
@@ -147,7 +71,23 @@ def failed(analysis: Analysis) -> Iterator[Finding]:
 
 
 def unstable(analysis: Analysis) -> Iterator[Finding]:
-    """Streams that do not last."""
+    """A stream does not last beside this load.
+
+    Example: unstable: enet beside the cpu load
+
+    Raised: A stream broke, lost its peer, never finished or ran out of memory. Or in some repeats
+    it could not begin. Or no message came for {verdicts.SILENT_SECONDS:count} whole seconds. Or the
+    memory of an end only grows, by at least {statistics.GROWN_LEAST_BYTES:size} and
+    {statistics.GROWN_LEAST_SHARE:percent} of its level.
+
+    Means: The stream does not last beside this load, whatever its mean bandwidth. In the study both
+    versions of ENet, Appia and Spread were unstable.
+
+    Next: Do not rely on it beside such a load, or limit the rate of the writer. See the methods
+    [streams](../methods/streams.md) and [growth](../methods/growth.md).
+
+    Numbers: `streams.rows[]` (`verdict`, `reasons`) in `summary.json`.
+    """
     rows = _of(analysis, "unstable")
     if not rows:
         return
@@ -164,7 +104,21 @@ def unstable(analysis: Analysis) -> Iterator[Finding]:
 
 
 def slow(analysis: Analysis) -> Iterator[Finding]:
-    """Stable, but far below the link or the best."""
+    """A stream is stable, but far slower than the link or the best protocol.
+
+    Example: stable but slow: kcp
+
+    Raised: A stream is stable, no core bounds it, and it reaches less than
+    {verdicts.SLOW_MOST:percent} of the link or of the best protocol beside the same load.
+
+    Means: The stream waits for its own mechanisms: a window, a timer, a retransmission. The finding
+    reports the loss where the stream loses at least {verdicts.LOSSY_LEAST:percent} of its messages.
+
+    Next: Look at the sizes of its windows and at its timers. See the method
+    [streams](../methods/streams.md).
+
+    Numbers: `streams.rows[]` (`verdict`, `reasons`, `loss_share`) in `summary.json`.
+    """
     rows = _of(analysis, "slow")
     if not rows:
         return
@@ -181,7 +135,23 @@ def slow(analysis: Analysis) -> Iterator[Finding]:
 
 
 def one_core(analysis: Analysis) -> Iterator[Finding]:
-    """Streams whose writer or reader has no more of a core to use."""
+    """One CPU core bounds a stream.
+
+    Example: bound by one core: tcp
+
+    Raised: The writer or the reader uses at least {statistics.BOUND_LEAST:percent} of a core, and
+    at most {statistics.BOUND_MOST:percent}: with more, a second thread works. The rule also holds
+    for {statistics.BOUND_LEAST:percent} of the CPU that the competing load leaves on the cores of
+    that end.
+
+    Means: One thread bounds the protocol, so more cores would not help it.
+
+    Next: Use several streams, or a protocol of several threads. See the method
+    [streams](../methods/streams.md).
+
+    Numbers: `streams.rows[].writer` (`cpu_cores`, `room_cores`, `bound`) and
+    `streams.rows[].reader` in `summary.json`.
+    """
     rows = _of(analysis, "bound by one core")
     if not rows:
         return
@@ -198,7 +168,19 @@ def one_core(analysis: Analysis) -> Iterator[Finding]:
 
 
 def saturated(analysis: Analysis) -> Iterator[Finding]:
-    """Streams that fill the link."""
+    """A stream fills the link.
+
+    Example: the link is full: tcp
+
+    Raised: The payload of a stream reaches at least {verdicts.SATURATED_LEAST:percent} of the link.
+
+    Means: The link bounds the stream. The run does not show what the protocol could reach beyond
+    it.
+
+    Next: Set `stream.link = "none"` to see where the protocol itself ends.
+
+    Numbers: `streams.rows[]` (`bandwidth_bps`, `link_bps`) in `summary.json`.
+    """
     rows = _of(analysis, "link saturated")
     if not rows:
         return
@@ -215,7 +197,20 @@ def saturated(analysis: Analysis) -> Iterator[Finding]:
 
 
 def left_beside(analysis: Analysis) -> Iterator[Finding]:
-    """Which stream keeps least of its bandwidth beside a load."""
+    """A stream loses bandwidth beside the competing load.
+
+    Example: tcp beside the cpu load keeps 40 % of its bandwidth: 320 Mbit/s
+
+    Raised: The upper bound of the share that a protocol keeps of its unloaded bandwidth is below 1.
+
+    Means: The load takes bandwidth from the stream, beyond chance. The finding lists the stream
+    that keeps least first.
+
+    Next: Plan with the bandwidth beside the load, not with that of an idle machine. See the method
+    [kept](../methods/kept.md).
+
+    Numbers: `streams.rows[].of_unloaded` in `summary.json`.
+    """
     found = streams_of(analysis)
     rows = [
         row
@@ -249,7 +244,19 @@ def left_beside(analysis: Analysis) -> Iterator[Finding]:
 
 
 def hypothesis(analysis: Analysis) -> Iterator[Finding]:
-    """What became of the study's hypotheses."""
+    """The run confirms, refutes or cannot decide a hypothesis of the throughput study.
+
+    Raised: The plan has a competing load `gc` or `cpu`. The finding is raised once for each
+    hypothesis of the study about that load.
+
+    Means: The hypothesis holds, does not hold, or cannot be decided by this run. The finding gives
+    the share of each protocol with its interval, beside what the paper found.
+
+    Next: Repeat the plan (`run.repeat`) where the run cannot decide. See the method
+    [streams](../methods/streams.md).
+
+    Numbers: `streams.hypotheses[]` in `summary.json`.
+    """
     for place, found in enumerate(held.hypotheses if (held := streams_of(analysis)) else ()):
         sentence = hypothesis_sentence(found)
         yield Finding(
@@ -271,14 +278,12 @@ def hypothesis(analysis: Analysis) -> Iterator[Finding]:
 
 
 RULES: Final = (
-    Rule("stream-unaccounted", unaccounted),
-    Rule("load-off-target", load_off_target),
-    Rule("realtime-refused", realtime_refused),
-    Rule("stream-failed", failed),
-    Rule("stream-unstable", unstable),
-    Rule("stream-slow", slow),
-    Rule("stream-one-core", one_core),
-    Rule("stream-saturated", saturated),
-    Rule("stream-loses", left_beside),
-    Rule("stream-hypothesis", hypothesis),
+    *rules_trust.RULES,
+    Rule("stream-failed", "where", ("warns",), failed),
+    Rule("stream-unstable", "where", ("warns",), unstable, (statistics, verdicts)),
+    Rule("stream-slow", "where", ("informs",), slow, (verdicts,)),
+    Rule("stream-one-core", "where", ("informs",), one_core, (statistics,)),
+    Rule("stream-saturated", "where", ("informs",), saturated, (verdicts,)),
+    Rule("stream-loses", "where", ("informs",), left_beside),
+    Rule("stream-hypothesis", "why", ("informs",), hypothesis),
 )

@@ -1,0 +1,264 @@
+"""Rules about the run as a whole: its end, its rows, its failures, its timestamps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unruly.base import worked
+from unruly.base.model import Finding
+from unruly.base.rule import Rule
+from unruly.base.worked import failure_step, kinds_words
+from unruly.quantity import count, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from unruly.base.analysis import Analysis
+
+
+def _nothing_measured(analysis: Analysis) -> Iterator[Finding]:
+    """The run has no measured request.
+
+    Example: nothing was measured
+
+    Raised: The run has no row outside its warm-up.
+
+    Means: No number can be given. The run was shorter than its warm-up, nothing could be sent, or
+    the wrong directory was copied.
+
+    Next: Look at `logs/` in the run directory and at `missing` in the summary. Then run it again
+    for longer than the warm-up.
+
+    Numbers: `conservation.rows` and `conservation.by_status` in `summary.json`.
+    """
+    if analysis.cells:
+        return
+    yield Finding(
+        "nothing-measured",
+        "trust",
+        "spoils",
+        0,
+        "nothing was measured",
+        "The run has no measured row: it ended before the warm-up did, or nothing was sent.",
+        {"rows": analysis.conservation.rows, "by_status": analysis.conservation.by_status},
+        "Look at logs/ in the run directory, then run it again for longer than its warm-up.",
+    )
+
+
+def _rows_dropped(analysis: Analysis) -> Iterator[Finding]:
+    """Some requests were sent but not recorded.
+
+    Example: 7 rows were dropped
+
+    Raised: The manifest's count `dropped` is above 0.
+
+    Means: The recorder could not keep these rows. Its buffer was full because the thread behind it
+    was too slow, or the disk was full or broken; `logs/` then has the error. The lost rows most
+    likely belong to the very stalls that make the tail, so a percentile of the remaining rows is
+    too low. This spoils the run, and `unruly gate` refuses it.
+
+    Next: Look in `logs/` for a disk error. Otherwise lower the rate, or give the recorder a faster
+    disk.
+
+    Numbers: `self_distrust.dropped` and `conservation.copies` in `summary.json`.
+    """
+    dropped = analysis.self_distrust.dropped
+    if not dropped:
+        return
+    scheduled = (analysis.conservation.copies or {}).get("scheduled", 0)
+    share = dropped / scheduled if scheduled else None
+    yield Finding(
+        "rows-dropped",
+        "trust",
+        "spoils",
+        1,
+        f"{count(dropped)} rows were dropped",
+        f"{count(dropped)} rows ({percent(share)}) were not recorded, because the recorder's "
+        "buffer or "
+        f"its disk was full. Most likely they belong to the slow requests.",
+        {"dropped": dropped, "scheduled": scheduled},
+        "Look in logs/ for a disk error. Otherwise lower the rate, or use a faster disk.",
+    )
+
+
+def _run_incomplete(analysis: Analysis) -> Iterator[Finding]:
+    """A process that measures ended before its time, so rows are missing.
+
+    Example: drive-0 was killed by signal 9 (SIGKILL) before its time
+
+    Raised: The manifest's status is `incomplete`: a process that measures died or could not write,
+    and no fault of the plan had killed it. The finding is also raised when a segment of the run
+    cannot be read.
+
+    Means: The missing rows most likely belong to slow requests, so every percentile is too low. The
+    finding names the process, its signal and the time. In an open loop it also reports how many
+    requests were scheduled until then and have no row. `unruly gate` ends with code 2: such a run
+    is an error and not a measurement.
+
+    Next: Find out what ended the process. Signal 9 often comes from the kernel's out-of-memory
+    killer (`dmesg`), and signal 25 from a limit on the size of files (`ulimit -f`). The log of the
+    process is in `logs/`. Then repeat the run.
+
+    Numbers: `status`, `doubts` and `conservation` in `summary.json`; the process is in the evidence
+    of the finding.
+    """
+    broken = analysis.run.broken
+    if analysis.run.status != "incomplete" and not broken:
+        return
+    yield Finding(
+        "run-incomplete",
+        "trust",
+        "spoils",
+        0,
+        broken[0] if broken else "a process that measures did not end properly",
+        ("; ".join(broken) or "The manifest says no more")
+        + ". What it lost are most likely the slow requests, so every percentile is too low.",
+        {"status": analysis.run.status, "broken": broken},
+        "Find out what ended it (memory, a limit, a full disk: its log is in logs/), and repeat "
+        "the run.",
+    )
+
+
+def _run_cut_off(analysis: Analysis) -> Iterator[Finding]:
+    """The runner died before the end of the run.
+
+    Example: the run was cut off
+
+    Raised: The manifest's status is `cut off`, or still `running`.
+
+    Means: The analysis uses the rows that were already written. At most the last second of each
+    process is missing. The conservation counts are not checked.
+
+    Next: Judge it as a shorter run, or run it again.
+
+    Numbers: `status`, `measured_ns` and `missing` in `summary.json`.
+    """
+    if analysis.run.status not in ("cut off", "running"):
+        return
+    missing = analysis.run.missing
+    yield Finding(
+        "run-cut-off",
+        "trust",
+        "warns",
+        3,
+        "the run was cut off",
+        "The runner died before the end. The analysis uses the rows that were written; "
+        + ("; ".join(missing) if missing else "at most the last second of rows is missing")
+        + ".",
+        {"status": analysis.run.status, "missing": missing},
+        "Judge it as a shorter run, or run it again.",
+    )
+
+
+def _run_stopped(analysis: Analysis) -> Iterator[Finding]:
+    """Somebody ended the run early.
+
+    Example: the run was asked to end early
+
+    Raised: The manifest's status is `stopped`.
+
+    Means: All rows are there, and the counts hold. The results are valid for the measured time.
+
+    Next: Do nothing if the run was long enough: the promise and its blind spot already use the
+    shorter length. Otherwise run it to its end.
+
+    Numbers: `status` and `measured_ns` in `summary.json`; the planned time is in the evidence of
+    the finding.
+    """
+    if analysis.run.status != "stopped":
+        return
+    measured = max((row.duration_ns for row in analysis.cells), default=0.0)
+    planned = analysis.run.manifest.get("planned_ns")
+    yield Finding(
+        "run-stopped",
+        "trust",
+        "informs",
+        4,
+        "the run was asked to end early",
+        f"It measured for {duration(measured)} of the {duration(planned)} planned. Its results are "
+        f"valid for that time.",
+        {"planned_ns": planned, "measured_ns": measured},
+        "Run it to its end if this was too short.",
+    )
+
+
+def _failures(analysis: Analysis) -> Iterator[Finding]:
+    """Some requests failed.
+
+    Example: 18 of 3,600 requests failed
+
+    Raised: At least one measured request was not answered well.
+
+    Means: A failed request counts as slower than every answered one, by an unknown amount. It
+    counts in `n` and ranks last. The mean, the standard deviation, the maximum and every percentile
+    that falls among the failures are absent. `mean_ok` and `max_ok` leave failures out.
+
+    A run of which more than {worked.FAILED_MOST:percent} failed did not work: the verdict begins
+    with "No".
+
+    Next: The verdict lists the failures by kind, and the finding suggests where to look for the
+    most frequent kind. In a notebook, `analysis.outliers` has the first 500 failed requests with
+    their times.
+
+    Numbers: `worked` (`failed`, `share`, `kinds`) and `statuses` in `summary.json`.
+    """
+    found = analysis.worked
+    if not found.failed:
+        return
+    failed = {analysis.label(row): row.failed for row in analysis.responses if row.failed}
+    yield Finding(
+        "failures",
+        "trust",
+        "warns",
+        5,
+        f"{count(found.failed)} of {count(found.requests)} requests failed",
+        f"{kinds_words(found.kinds, most=8)}. A failed request counts as slower than every "
+        "answered one. So there is no mean, and no percentile that falls among the failures.",
+        {"failed": failed, "by_status": dict(found.kinds)},
+        failure_step(found),
+    )
+
+
+def _times_made_up(analysis: Analysis) -> Iterator[Finding]:
+    """The imported source has no timestamps.
+
+    Example: the source has no timestamps
+
+    Raised: The run is imported from a source whose rows have no time, such as a column of values or
+    a matrix of round trips.
+
+    Means: The import places the rows one after another in the order of the file, each as long as
+    its own duration. The quantiles are correct. Drift, stalls and rare events cannot be judged.
+    Intervals and promises hold only if the file has its rows in the order in which they were
+    measured.
+
+    Next: Import the column with the times as well: `unruly import FILE --value COLUMN --time
+    COLUMN`.
+
+    Numbers: The names of these cells are in the evidence of the finding.
+    """
+    cells = sorted({row.cell for row in analysis.responses} & analysis.run.timeless)
+    if not cells:
+        return
+    yield Finding(
+        "times-made-up",
+        "trust",
+        "warns",
+        9,
+        "the source has no timestamps",
+        "Its rows are placed one after another in the order of the file. Drift and bursts cannot "
+        "be detected. Every interval assumes that this order is the order of time.",
+        {"cells": cells},
+        "Import the column with the timestamps as well (--time), if there is one.",
+    )
+
+
+RULES: Final = (
+    Rule("nothing-measured", "trust", ("spoils",), _nothing_measured),
+    Rule("rows-dropped", "trust", ("spoils",), _rows_dropped),
+    Rule("run-incomplete", "trust", ("spoils",), _run_incomplete),
+    Rule("run-cut-off", "trust", ("warns",), _run_cut_off),
+    Rule("run-stopped", "trust", ("informs",), _run_stopped),
+    Rule("failures", "trust", ("warns",), _failures, (worked,)),
+    Rule("times-made-up", "trust", ("warns",), _times_made_up),
+)
