@@ -202,7 +202,7 @@ bench: setup build ## Side-by-side benchmarks; results go to unruly/bench/runs/
 bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty minutes on a quiet machine
 	PYTHONPATH=unruly:. $(PY) -m flurry.bench $(NAMES)
 
-pages: setup ## Write the pages that are generated: of the benchmarks, the methods, the studies and the papers
+pages: setup ## Write the generated pages: findings, benchmarks, methods, studies and papers
 	PYTHONPATH=unruly:unruly/docs:. $(PY) scripts/pages.py
 
 advisories: setup ## Ask RustSec and PyPI about advisories against our pins; says what it could not ask

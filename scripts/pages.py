@@ -1,4 +1,4 @@
-"""Write the pages of the documentation that are generated from kept results: ``make pages``.
+"""Write the generated pages of the documentation: ``make pages``.
 
 It needs the folders ``unruly``, ``unruly/docs`` and the checkout itself on the path of Python.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import finding_pages
 import runtimes
 import stores
 import streams
@@ -26,7 +27,7 @@ def texts() -> dict[Path, str]:
     """Return the text of each generated page."""
     found = unruly_pages.texts() | flurry_pages.texts()
     found |= {it.PAGE: it.written(it.PAGE.read_text(encoding="utf-8")) for it in STUDIES}
-    return found | {PAPERS: papers.page(papers.kept())}
+    return found | finding_pages.texts() | {PAPERS: papers.page(papers.kept())}
 
 
 if __name__ == "__main__":

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import finding_pages
 import pytest
 from bench import command
 from repository import ROOT
 
 import pages
+from unruly.base.rule import Rule
+from unruly.topics.rules import RULES
 
 TEXTS = pages.texts()
 
@@ -23,6 +26,24 @@ def test_every_program_that_generates_a_page_is_asked() -> None:
     assert {path for path in programs if path.is_file()} <= set(TEXTS)
     for name in ("unruly/bench/README.md", "flurry/bench/README.md", "unruly/docs/papers.md"):
         assert ROOT / name in TEXTS
+
+
+def test_every_finding_has_a_heading_on_the_page_of_its_section() -> None:
+    texts = finding_pages.texts()
+    for rule in RULES:
+        assert f"\n## {rule.code}\n" in texts[finding_pages.FOLDER / f"{rule.section}.md"]
+        link = f"- [{rule.code}]({rule.section}.md#{rule.code})"
+        assert link in texts[finding_pages.FOLDER / "README.md"]
+
+
+def test_no_page_of_findings_is_left_over() -> None:
+    assert set(finding_pages.FOLDER.glob("*")) == set(finding_pages.texts())
+
+
+def test_a_page_cannot_be_written_for_a_code_without_a_text() -> None:
+    silent = Rule("toy-found", "where", ("warns",), lambda _: iter(()))
+    with pytest.raises(ValueError, match="toy-found: the docstring of its rule lacks Raised"):
+        finding_pages.texts((*RULES, silent))
 
 
 def test_only_a_page_that_changed_is_written(

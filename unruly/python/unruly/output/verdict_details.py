@@ -43,6 +43,7 @@ HEAD: Final = ("", "", "n", "failed", "p50", "p99", "p99.9", "max", "p99/mean")
 KEEP: Final = ("p99", "p50", "failed", "n", "max", "p99.9", "p99/mean")
 RUNTIME_HEAD: Final = ("by runtime", "n", "failed", "p50", "p99", "p99.9")
 RUNTIME_KEEP: Final = ("p99", "p50", "failed", "n", "p99.9")
+FINDINGS_PAGE: Final = "unruly/docs/findings/README.md"
 MARKS: Final = {"warns": " !", "informs": "  "}
 SHOWN_ELSEWHERE: Final = frozenset(
     {
@@ -288,4 +289,4 @@ def _findings(analysis: Analysis) -> Iterator[str]:
     for sentence in analysis.run.missing[:2]:
         yield f" ! missing: {sentence}"
     if rest:
-        yield "   unruly/docs/findings/NAME.md explains each of them"
+        yield f"   {FINDINGS_PAGE} explains each of them"
