@@ -1,4 +1,4 @@
-"""What the text of a finding must agree with: the schema of the summary."""
+"""What the text of a finding must agree with: the finding itself, and the schema of the summary."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ import re
 from functools import cache
 from pathlib import Path
 
+from unruly.topics.rules import RULES
+
 SCHEMA = Path(__file__).resolve().parents[2] / "schema" / "summary.schema.json"
 PATH = re.compile(r"`([\w.\[\]]+)`(?: \(((?:`\w+`(?:,\s)?)+)\))?")
 """A path into summary.json between backticks, and the keys below it in parentheses."""
+BY_CODE = {rule.code: rule for rule in RULES}
+
+
+def assert_like_its_example(finding):
+    """The title reads as the example in the docstring of its rule, whatever the numbers are."""
+    (example,) = BY_CODE[finding.code].explanation.parts["Example"]
+    assert _without_numbers(finding.title) == _without_numbers(" ".join(example.split()))
+
+
+def _without_numbers(title):
+    numbers = re.sub(r"(?<![\w-])\d[\d,]*(?:\.\d+)?(?![\w-])", "#", title)
+    return re.sub(r"# (?:ns|µs|ms|s|min)\b", "# s", numbers)
 
 
 def paths(text):

@@ -12,7 +12,7 @@ import pytest
 
 import unruly
 from changed import with_topics
-from explained import is_in_summary, paths
+from explained import assert_like_its_example, is_in_summary, paths
 from test_runtimes import RAISED_BY_RUNTIMES
 from test_streams import RAISED_BY_STREAMS
 from unruly.__main__ import main
@@ -141,6 +141,7 @@ def matrix_of_singles(tmp_path):
 def test_a_slow_column_is_raised_for_single_values_alone(matrix_of_singles):
     found = matrix_of_singles("30")
     finding = next(it for it in found.findings if it.code == "slow-columns")
+    assert_like_its_example(finding)
     assert len(finding.evidence["slow"]) == 1
     assert finding.evidence["levels_ns"] == [30e6]
     assert finding.evidence["smallest_ns"] == 10e6
@@ -163,6 +164,7 @@ def test_a_finding_is_raised(code, analysed):
     assert finding.title
     assert finding.text.endswith(".")
     assert finding.suggestion.endswith(".")
+    assert_like_its_example(finding)
     assert "nan" not in finding.text.lower().split()
     assert "None" not in finding.text + finding.title + finding.suggestion
 
@@ -187,6 +189,10 @@ def test_every_rule_explains_its_finding(rule):
 def test_the_numbers_of_a_finding_are_where_its_text_says(rule):
     named = list(paths(" ".join(rule.explanation.parts["Numbers"])))
     assert [path for path in named if not is_in_summary(path)] == []
+
+
+def test_every_code_has_an_example_of_its_title():
+    assert [rule.code for rule in RULES if "Example" not in rule.explanation.parts] == []
 
 
 def _explained(docstring):

@@ -11,6 +11,7 @@ import pytest
 
 import unruly
 from alike import differences, leaves
+from explained import assert_like_its_example
 from meshes import MS, Mesh, write_mesh
 from synthetic import write_run
 from unruly.base.context import Context
@@ -146,6 +147,8 @@ def test_over_several_repeats_the_ratio_is_that_of_each(tmp_path):
 
 def test_both_findings_are_raised(analysis):
     assert codes(analysis) == RAISED_BY_RUNTIMES
+    for finding in (it for it in analysis.findings if it.code in RAISED_BY_RUNTIMES):
+        assert_like_its_example(finding)
     (finding,) = [it for it in analysis.findings if it.code == "runtime-collector"]
     met = analysis.runtimes.meetings[0].at("either")
     assert finding.evidence["slow_met"] == met.slow_met

@@ -12,6 +12,7 @@ import pytest
 import scipy.stats
 
 import unruly
+from explained import assert_like_its_example
 from quick import numbers
 from streaming import BROKEN, CALM, COLLECTOR, CPU_LOAD, LACKS, Cell, write_streams
 from synthetic import NS, STARTED_NS
@@ -420,6 +421,7 @@ def test_a_finding_about_streams_is_raised_once_and_silent_once(code, request):
     assert finding.evidence
     assert finding.text.endswith(".")
     assert finding.suggestion.endswith(".")
+    assert_like_its_example(finding)
     assert not {"nan", "None"} & set(f"{finding.text} {finding.title}".split())
     calm = request.getfixturevalue("calm")
     assert code not in {it.code for it in calm.findings}

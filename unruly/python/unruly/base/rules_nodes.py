@@ -91,7 +91,7 @@ def _slow_seen_alike(analysis: Analysis) -> Iterator[Finding]:
 def _slow_columns(analysis: Analysis) -> Iterator[Finding]:
     """Some nodes of a matrix of single values are slow for every sender.
 
-    Example: 1 of 6 nodes are slow for every sender: 3
+    Example: 1 of 6 nodes are slow for every sender: node-3
 
     Raised: The run is a matrix with one value for each pair of at least
     {bare_matrix.NODES_LEAST:count} nodes, such as an imported table of round trips. The p90 of a

@@ -54,7 +54,8 @@ SUGGESTIONS: Final = {
 def slow_because(analysis: Analysis) -> Iterator[Finding]:
     """A cause explains slow requests, beyond chance.
 
-    Example: 62 % of the slow requests of null waited while agent-1 was stopped
+    Example: 62 % of the slow requests of null spent the time on the network to agent-1, or in a
+    queue (once, 800 ms)
 
     Raised: At least one cause explains slow requests of an operation, which has
     {model.SLOW_LEAST:count} slow requests or more. Three conditions must hold:

@@ -140,7 +140,7 @@ def _two_modes(analysis: Analysis) -> Iterator[Finding]:
 def _factor_effect(analysis: Analysis) -> Iterator[Finding]:
     """One factor of the matrix explains much of the p99.
 
-    Example: size explains 90 % of the variance of the p99
+    Example: drive.payload explains 99.5 % of the variance of the p99
 
     Raised: The run has a matrix, and analysis of variance gives a factor a p value below
     {FACTOR_P:percent} for the p99.

@@ -36,7 +36,8 @@ OUTAGES_SHOWN: Final = 3
 def p99_moved(analysis: Analysis) -> Iterator[Finding]:
     """The p99 changed during the run and stayed changed.
 
-    Example: the p99 of null moved once, first at 15 s to 1.5 x [1.4, 1.6] of its level before
+    Example: the p99 of null moved once, first at 15 s (14:13:34 UTC) to 1.4 x [1.2, 1.7] of its
+    level before
 
     Raised: Latency drifted during the run, and the p99 has no promise for that reason (see
     [drift]). The change-point method finds a split with a p value below {statistics.ALPHA:percent},
@@ -91,7 +92,7 @@ def p99_moved(analysis: Analysis) -> Iterator[Finding]:
 def outage(analysis: Analysis) -> Iterator[Finding]:
     """In some span of time every request failed.
 
-    Example: from 5.6 s (17:03:12 UTC) to the end every request was refused
+    Example: from 8 s (14:13:28 UTC) to 9 s (14:13:29 UTC) every request was refused
 
     Raised: In some span of the run every request of a cell failed, or every request to one
     receiver. At least {worked.REQUESTS_LEAST:count} requests failed in a row. They are too many for

@@ -24,7 +24,7 @@ ROWS_TOLD: Final = 6
 def unaccounted(analysis: Analysis) -> Iterator[Finding]:
     """The messages of a stream do not add up.
 
-    Example: 5 messages of protocol=udp are not accounted for
+    Example: 7 messages of kind=none protocol=kcp are not accounted for
 
     Raised: A stream ended normally, and the written messages are not the sum of the received and
     the lost ones. The finding is also raised when more messages were received than written.
@@ -68,7 +68,7 @@ def unaccounted(analysis: Analysis) -> Iterator[Finding]:
 def load_off_target(analysis: Analysis) -> Iterator[Finding]:
     """The competing load did not hold its target.
 
-    Example: the competing load did not hold its target: tcp beside the cpu load
+    Example: the competing load did not hold its target: kcp beside cpu
 
     Raised: On some host in some repeat, a competing load used a share of its cores that is more
     than {load.OFF_MOST:percent} of them from its target. The finding is also raised when the used
@@ -123,7 +123,7 @@ def _evidence(held: Held | None) -> dict[str, Any]:
 def realtime_refused(analysis: Analysis) -> Iterator[Finding]:
     """The host refused the real-time class.
 
-    Example: the real-time class was refused: protocol=tcp
+    Example: the real-time class was refused: kind=none protocol=quic
 
     Raised: `stream.scheduling` asks for the real-time class, and the host refused it.
 
