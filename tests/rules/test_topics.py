@@ -38,7 +38,9 @@ def _section(view):
 TOPIC = Topic(
     "toy",
     applies=lambda context, asked: True,
-    judge=lambda look: sum(row.n for row in look.rows),
+    judge=lambda look: sum(
+        row.n for row in look.rows if (row.op, row.latency) == ("null", "response")
+    ),
     rules=(Rule("toy-found", "where", ("warns",), _toys),),
     summary=lambda model: {"toys": model},
     page=lambda: TopicPage(section=OwnSection("toys", "Where are the toys?", "where", _section)),
