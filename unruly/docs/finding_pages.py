@@ -39,6 +39,8 @@ suggestion. The sections follow the questions of a reader. The severities are:
 {SOURCE}
 """
 BULLET: Final = "- "
+NO_BREAK: Final = "\u00a0%"
+"""A percent sign that stays on the line of its number."""
 CODE: Final = re.compile(r"\[([a-z0-9-]+)\](?!\()")
 
 
@@ -105,9 +107,9 @@ def _severity(rule: Rule) -> str:
 def _wrapped(paragraph: str) -> str:
     """Return a paragraph or a list in lines of 100 columns."""
     items = re.split(rf"\n(?={BULLET})", paragraph)
-    return "\n".join(
+    lines = "\n".join(
         textwrap.fill(
-            " ".join(item.split()),
+            " ".join(item.split()).replace(" %", NO_BREAK),
             100,
             subsequent_indent="  " if item.startswith(BULLET) else "",
             break_long_words=False,
@@ -115,3 +117,4 @@ def _wrapped(paragraph: str) -> str:
         )
         for item in items
     )
+    return lines.replace(NO_BREAK, " %")
