@@ -59,6 +59,7 @@ def test_no_shipped_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simul
     """
     builds = re.findall(r"cargo build[^;\n]*", (ROOT / "Makefile").read_text())
     assert builds == [
-        "cargo build --release --locked --package unruly --package flurry-cli --package unruly-fuzz --bins",
+        "cargo build --release --locked --package unruly --package flurry-cli --package unruly-fuzz"
+        " --bins",
         "cargo build --release --locked --package unruly --no-default-features --bins",
     ]
