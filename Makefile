@@ -73,7 +73,7 @@ lint-text: setup ## The same without clippy, which `compile` runs
 
 # Stages joined by a plus run beside each other.
 QUICK := setup+tools compile lint-text+test-rust test-python test-flurry+rules smoke
-LONG := build compile-benches test-seeds test-model test-python-slow test-jvm test-site e2e fuzz mutations
+LONG := e2e test-jvm test-site test-seeds test-model fuzz test-python-slow mutations
 
 test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 	@scripts/stages.sh $(QUICK)
@@ -82,7 +82,7 @@ test-long: ## The long stages that CI runs after `test`: 45 minutes
 	@SEEDS_SECONDS=300 scripts/stages.sh $(LONG)
 
 test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, and the day's seventh of the mutations
-	@scripts/stages.sh $(QUICK) advisories $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today
+	@scripts/stages.sh $(QUICK) advisories build compile-benches $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today
 
 # Each is installed when it is missing and we may.
 tools: ## Install the Debian packages that tests need
@@ -131,8 +131,8 @@ sim: $(SIM) ## Replay one seed: make sim SEED=7 OPERATIONS=5000
 sim-bugs: $(SIM) ## Search a seed for every planted bug, as flurry/tests/planted-bugs.tsv has them
 	$(SIM) bugs
 
-fuzz: build ## Feed every parser with input that is nearly right, 10 s for each kind
-	$(RELEASE)/fuzz --seconds 10 --threads 7
+fuzz: compile ## Feed every parser with input that is nearly right, 10 s for each kind
+	$(CHECKED)/fuzz --seconds 10 --threads 7
 
 # Two processes with one thread of the engine each: together they fill two cores.
 PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
@@ -140,10 +140,10 @@ PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 test-python: setup ## Python tests that need neither a browser nor Spark
 	UNRULY_THREADS=1 UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" unruly/python
 
-test-python-slow: setup build ## Python tests of the report in a real Chromium, of Spark, and of methods by simulation
+test-python-slow: setup compile ## Python tests of the report in a real Chromium, of Spark, and of methods by simulation
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
-	$(PYTEST) -m slow unruly/python
+	UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m slow unruly/python
 
 rules: setup ## Layers, sizes, links, licences: what holds for the whole repository
 	MAKEFLAGS= $(PY) -m pytest -q tests/rules
@@ -176,7 +176,8 @@ $(CHECKER): FORCE
 smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on this machine
 	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" $(E2E)
 
-e2e: setup build compile $(CHECKER) $(JVM) tools ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
+e2e: export UNRULY_PROGRAMS := $(CURDIR)/$(CHECKED)
+e2e: setup compile $(CHECKER) $(JVM) tools ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
 	@code=0; $(PY) -m pytest -q unruly/tests/e2e/test_planted.py || code=1; \
 	$(PY) -m pytest -q -n 3 --dist loadfile $(E2E) --ignore unruly/tests/e2e/test_planted.py || code=1; \
 	exit $$code
