@@ -189,7 +189,7 @@ fn after_an_end_of_all_nobody_is_served_before_a_majority_of_disks_is_back() {
     disks.pass(300);
     let value = Answer::Value(Bytes::from_static(b"w"));
     let found = disks.answer("k", &Operation::Get);
-    assert_eq!(found, done(&value, true), "what came later may be missing");
+    assert_eq!(found, done(&value, true), "later records may be missing");
     assert_eq!(
         disks.answer("other", &Operation::Get),
         done(&Answer::NotFound, true)

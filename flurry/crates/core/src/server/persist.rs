@@ -61,7 +61,7 @@ pub enum What {
 pub enum RestoreError {
     /// The records need more memory than the server may use.
     #[error(
-        "memory: what is on disk needs more than {0} bytes; wanted room for all of it; hint: give the server more --memory"
+        "disk: the records need more than the {0} bytes of --memory; hint: raise --memory"
     )]
     Memory(usize),
     /// The machine cannot read it.

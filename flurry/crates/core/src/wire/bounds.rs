@@ -29,7 +29,7 @@ const _: () = assert!(ELEMENTS_MAX <= FIELDS_MAX && DEPTH > 0);
 /// [`WireError::Body`] when it has more fields than any that is sent.
 pub(super) fn check(body: &[u8]) -> Result<(), WireError> {
     match fields(body, DEPTH) {
-        Some(count) if count > FIELDS_MAX => Err(WireError::Body("message of so many fields")),
+        Some(count) if count > FIELDS_MAX => Err(WireError::Body("message of too many fields")),
         // The reader of the body refuses bytes that are no protobuf.
         _ => Ok(()),
     }

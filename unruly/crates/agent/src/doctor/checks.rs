@@ -207,7 +207,7 @@ fn kernel_stamps(evidence: &Evidence) -> Option<Diagnosis> {
                 "receive stamps of the kernel over the loopback: {}",
                 problems.join(", ")
             ),
-            "a reply that waited in our own kernel cannot be told from one that came late",
+            "a reply that waited in our own kernel looks like one that came late",
             Some("use Linux 4.14 or later without a sandbox between (SO_TIMESTAMPING)"),
         )
     })
