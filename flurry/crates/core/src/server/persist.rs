@@ -60,9 +60,7 @@ pub enum What {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The records need more memory than the server may use.
-    #[error(
-        "disk: the records need more than the {0} bytes of --memory; hint: raise --memory"
-    )]
+    #[error("disk: the records need more than the {0} bytes of --memory; hint: raise --memory")]
     Memory(usize),
     /// The machine cannot read it.
     #[error(
