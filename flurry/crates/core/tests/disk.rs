@@ -249,7 +249,7 @@ fn a_deletion_that_every_memory_had_and_no_disk_is_told_as_a_loss() {
     disks.cluster.pass(DurationNs::millis(50));
     let deleted = done(&Answer::Number(1), false);
     assert_eq!(disks.cluster.outcome(number), deleted);
-    // The server dropped the deletion, so the owner treats the key as never written.
+    // Every server drops the deletion, so the owner treats the key as never written.
     disks.cluster.ask("other", &set("v"), Level::All);
     disks.cluster.pass(DurationNs::millis(200));
     let nothing = disks.cluster.answer("k", &Operation::Get, Level::First);
