@@ -130,6 +130,8 @@ bugs! {
     VoteNotStored = "vote-not-stored",
     /// A state counts as stored when only the leading controller has it.
     OneCopyIsEnough = "one-copy-is-enough",
+    /// An owner replaces a takeover at each repetition, though its router still writes it back.
+    TakeoversPileUp = "takeovers-pile-up",
 }
 
 #[cfg(feature = "planted-bugs")]

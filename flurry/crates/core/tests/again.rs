@@ -306,6 +306,8 @@ fn a_takeover_that_is_sent_anew_does_not_call_its_own_number_stable() {
     answer(&mut portal, id(2, 2), Outcome::Done(Bytes::new()), false);
     assert_eq!(asked(&mut portal), [(2, false)]);
     portal.handle_timeout(NOW.after(again));
+    assert_eq!(asked(&mut portal), [(1, true)]);
+    answer(&mut portal, id(2, 1), Outcome::Forgotten, false);
     let Some((_, Message::Request(copy))) = portal.poll_send() else {
         panic!("the key is taken over anew");
     };
@@ -404,4 +406,29 @@ fn reads_that_are_sent_anew_keep_their_order_behind_the_takeover_that_they_need(
     // The number of the second read's takeover would be above that of the first, which may still
     // need one of its own.
     assert_eq!(asked(&mut portal), [(1, true)]);
+}
+
+#[test]
+fn an_owner_replaces_a_takeover_only_if_its_router_has_no_record_of_it() {
+    let period = DurationNs::millis(40);
+    let mut portal = owner_with(2, 8, Some(period));
+    submit(&mut portal, &Operation::Get);
+    assert_eq!(asked(&mut portal), [(1, true)]);
+    let one_server_lacks_it = taken(id(2, 1).version(), id(1, 6).version());
+    answer(&mut portal, id(2, 1), one_server_lacks_it, false);
+    assert_eq!(asked(&mut portal), [(2, false)]);
+    let value =
+        Outcome::Done(flurry_core::key_value::Answer::Value(Bytes::from_static(b"v")).encode());
+    answer(&mut portal, id(2, 2), value, false);
+    // One server is silent, and the router keeps the write-back for it.
+    for times in 1..=20 {
+        portal.handle_timeout(MonoNs(NOW.0 + times * period.0));
+        assert_eq!(asked(&mut portal), [(1, true)], "the same, sent again");
+    }
+    answer(&mut portal, id(2, 1), Outcome::Forgotten, false);
+    let next = asked(&mut portal);
+    assert!(
+        matches!(next.as_slice(), [(number, true)] if *number > 2),
+        "a router that has ended since needs another: {next:?}"
+    );
 }

@@ -47,7 +47,12 @@ impl Portal {
         let Some(operation) = self.operations.get(&id.sequence) else {
             return;
         };
-        // After an answer, the only news is that the replicas that had the write are gone.
+        // After an answer, the only news is that the replicas that had the write are gone, or that
+        // the router has no record of it.
+        if operation.answered && operation.takeover && matches!(outcome, Routed::Forgotten) {
+            self.take_over_again(now, id.sequence);
+            return;
+        }
         if operation.answered && !matches!(outcome, Routed::NobodyHas { .. }) {
             return;
         }
@@ -503,8 +508,14 @@ impl Portal {
                 continue;
             };
             if operation.takeover && operation.answered {
-                self.take_over_again(now, sequence);
-                continue;
+                if planted(Bug::TakeoversPileUp) {
+                    self.take_over_again(now, sequence);
+                    continue;
+                }
+                if self.is_overtaken(sequence) {
+                    self.drop_operation(sequence);
+                    continue;
+                }
             }
             let renumber = planted(Bug::RetryRenumbers)
                 && operation.access == Access::Update
@@ -529,30 +540,38 @@ impl Portal {
         }
     }
 
-    /// Replaces a takeover whose write-back is not stable. Repeating it could find a newer state
-    /// and give it the number of the first one. If a later write follows, it makes the takeover
-    /// unnecessary. Otherwise the portal takes the key over under a new number.
+    /// Returns whether a later write makes the write-back of a takeover unnecessary.
+    fn is_overtaken(&self, sequence: Sequence) -> bool {
+        let Some(operation) = self.operations.get(&sequence) else {
+            return true;
+        };
+        let known = Known::At(operation.request.id.version());
+        let chain = self.keys.get(&operation.request.key);
+        chain.is_none_or(|chain| chain.known != known)
+    }
+
+    /// Replaces a takeover whose write-back is not stable, because the router has no record of it.
+    /// Repeating it could find a newer state and give it the number of the first one, so the portal
+    /// takes the key over under a new number. A router that still has the write-back keeps it until
+    /// each replica has it. A new takeover for each repetition would fill that router while one
+    /// server is silent or full.
     fn take_over_again(&mut self, now: MonoNs, sequence: Sequence) {
+        if self.is_overtaken(sequence) {
+            self.drop_operation(sequence);
+            return;
+        }
         let Some(operation) = self.operations.get(&sequence) else {
             return;
         };
-        let version = operation.request.id.version();
         let key = operation.request.key.clone();
-        let Some(chain) = self.keys.get_mut(&key) else {
-            self.drop_operation(sequence);
+        let chain = self.keys.get(&key);
+        if chain.is_some_and(|chain| chain.reads > 0 || !chain.waiting.is_empty()) {
             return;
-        };
-        if chain.known == Known::At(version) {
-            if chain.reads > 0 || !chain.waiting.is_empty() {
-                return;
-            }
-            self.last = Sequence(self.last.0 + 2);
-            let again = Sequence(self.last.0 - 1);
-            self.drop_operation(sequence);
-            self.take_over(now, &key, again, false);
-        } else {
-            self.drop_operation(sequence);
         }
+        self.last = Sequence(self.last.0 + 2);
+        let again = Sequence(self.last.0 - 1);
+        self.drop_operation(sequence);
+        self.take_over(now, &key, again, false);
     }
 
     /// Ends the operations of a session that another owner has now. The other sessions go on.

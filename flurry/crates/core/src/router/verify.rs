@@ -1,10 +1,16 @@
 //! The invariants of a router between two inputs, which the simulation checks.
 
+use std::collections::BTreeMap;
+
 use super::operation::{InFlight, Phase};
 use super::{MonoNs, Router, Timer, repair};
 use crate::bugs::{Bug, planted};
 use crate::id::OperationId;
 use crate::message::Ask;
+
+/// The most takeovers of one key by one owner. An owner begins another one when an operation of a
+/// caller needs it, or when its router had no record of the one before: a few in all.
+const TAKEOVERS_MAX: usize = 32;
 
 impl Router {
     /// Checks everything; it takes time for each operation.
@@ -40,6 +46,19 @@ impl Router {
         for (key, repair) in &self.repairs {
             repair.verify(*key, &self.timers);
         }
+        let mut takeovers = BTreeMap::new();
+        for operation in self.operations.values() {
+            let request = &operation.request;
+            if request.ask == Ask::Touch {
+                *takeovers
+                    .entry((&request.key, request.id.epoch))
+                    .or_insert(0) += 1;
+            }
+        }
+        assert!(
+            takeovers.values().all(|count| *count <= TAKEOVERS_MAX),
+            "I29: a server that is silent or full does not fill a router with takeovers"
+        );
         assert!(
             self.repair_tokens <= repair::TOKENS_MAX,
             "a long time without repairs is no reason for many at once"
