@@ -56,7 +56,17 @@ fn owner_with(epoch: u32, keys_max: usize, drive_again: Option<DurationNs>) -> P
 }
 
 /// Opens the portal's session under this epoch.
-fn opened(mut portal: Portal, epoch: u32, clean_since: Option<Epoch>) -> Portal {
+fn opened(portal: Portal, epoch: u32, clean_since: Option<Epoch>) -> Portal {
+    opened_after(portal, epoch, clean_since, Epoch(0))
+}
+
+/// Opens the portal's session under this epoch. Writes up to another epoch may be lost.
+fn opened_after(
+    mut portal: Portal,
+    epoch: u32,
+    clean_since: Option<Epoch>,
+    unknown_through: Epoch,
+) -> Portal {
     let config = Config {
         number: ConfigNumber(1),
         replicas: 3,
@@ -74,7 +84,7 @@ fn opened(mut portal: Portal, epoch: u32, clean_since: Option<Epoch>) -> Portal 
             session: SessionId(1),
             epoch: Epoch(epoch),
             clean_since,
-            unknown_through: Epoch(0),
+            unknown_through,
             at: WallNs(0),
             copies_earlier: 1,
         }],
@@ -430,5 +440,59 @@ fn an_owner_replaces_a_takeover_only_if_its_router_has_no_record_of_it() {
     assert!(
         matches!(next.as_slice(), [(number, true)] if *number > 2),
         "a router that has ended since needs another: {next:?}"
+    );
+}
+
+#[test]
+fn a_deletion_that_every_replica_had_leaves_no_doubt_of_earlier_owners() {
+    let params = PortalParams {
+        sessions: Sessions::one("calls"),
+        nonce: 1,
+        operations_max: 100,
+        bytes_max: 1 << 20,
+        keys_max: 100,
+        drive_again: None,
+        heartbeat: None,
+        timeout: DurationNs(0),
+        tells_first: true,
+        copies: Copies::Count(1),
+    };
+    // Writes of epoch 1 may be lost. The key was deleted in epoch 2.
+    let mut portal = opened_after(Portal::new(NOW, params), 3, None, Epoch(1));
+    submit(&mut portal, &Operation::Get);
+    assert_eq!(asked(&mut portal), [(1, true)]);
+    for stable in [false, true] {
+        let written_back = Answer {
+            id: id(3, 1),
+            outcome: taken(version(3, 1), version(2, 6)),
+            absent: true,
+            stable,
+        };
+        portal.handle_message(NOW, Message::Answer(written_back));
+    }
+    let nothing = || Outcome::Done(flurry_core::key_value::Answer::NotFound.encode());
+    answer(&mut portal, id(3, 2), nothing(), false);
+    submit(&mut portal, &Operation::Increment(1));
+    answer(&mut portal, id(3, 4), Outcome::TooFewCopies, false);
+    let _ = (asked(&mut portal), told(&mut portal));
+    // The refused write makes the owner take the key over once more.
+    submit(&mut portal, &Operation::Get);
+    assert_eq!(asked(&mut portal), [(5, true)]);
+    let found = taken(Version::NONE, Version::NONE);
+    answer(&mut portal, id(3, 5), found, false);
+    answer(&mut portal, id(3, 6), nothing(), false);
+    let heard = told(&mut portal);
+    assert!(
+        matches!(
+            heard.as_slice(),
+            [(
+                _,
+                portal::Outcome::Done {
+                    tail_unknown: false,
+                    ..
+                }
+            )]
+        ),
+        "{heard:?}"
     );
 }

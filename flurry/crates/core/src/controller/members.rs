@@ -404,8 +404,10 @@ impl Controller {
                 self.note_wipe();
             }
             self.count_lost(full, lost.len() - full, config.next.is_some());
+            // The loss of a server that still copies takes nothing away: the old members have
+            // every write. It counts when one of those is lost as well.
             let most = majority(usize::from(config.replicas));
-            if !lost.is_empty() && usize::try_from(self.lost).is_ok_and(|lost| lost >= most) {
+            if full > 0 && usize::try_from(self.lost).is_ok_and(|lost| lost >= most) {
                 after.last_majority_loss = number;
             }
         }

@@ -129,10 +129,10 @@ impl Writes {
     /// still copying. Returns whether some write may have been lost with them.
     fn lose(&mut self, full: u32, joining: u32) -> bool {
         self.lost = self.lost.saturating_add(full).saturating_add(joining);
-        // A server that was still copying is never the only one to have a write.
-        let counts = full > 0 || self.copies > 1;
+        // A server that was still copying is never the only one to have a write. It counts when one
+        // of those that the write was copied from is lost as well.
         let missed = planted(Bug::CopiesNotCounted) && self.copies > 1;
-        counts && self.lost >= u32::from(self.copies) && !missed
+        full > 0 && self.lost >= u32::from(self.copies) && !missed
     }
 }
 

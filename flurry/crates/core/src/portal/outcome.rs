@@ -84,7 +84,16 @@ impl Portal {
                 };
                 // An earlier sending of this takeover wrote it back. The version before that is no
                 // longer known.
-                let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
+                let chain = self.keys.get(&key);
+                let unheard = chain.is_some_and(|it| it.unheard);
+                // Nothing is found of a deletion that every replica had: this owner has seen the
+                // key since it opened, so nothing of an earlier owner is in doubt.
+                let deleted = chain.and_then(|it| it.deleted_at);
+                let own_deletion = deleted.is_some_and(|it| it.epoch == id.epoch);
+                let written_in = match found {
+                    Version::NONE if own_deletion => id.epoch,
+                    _ => written_in,
+                };
                 let taken_before = found.epoch == id.epoch && found.sequence.is_takeover();
                 let own = found == id.version() || (unheard && taken_before);
                 let found = if own { Version::NONE } else { found };
