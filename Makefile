@@ -205,7 +205,7 @@ bench: setup build ## Side-by-side benchmarks; results go to unruly/bench/runs/
 bench-flurry: setup build ## Flurry beside memcached, Redis and etcd: twenty minutes on a quiet machine
 	PYTHONPATH=unruly:. $(PY) -m flurry.bench $(NAMES)
 
-pages: setup ## Write the generated pages: findings, benchmarks, methods, studies and papers
+pages: setup ## Write the generated pages (findings, benchmarks, methods, studies, papers) and the JSON schemas
 	PYTHONPATH=unruly:unruly/docs:. $(PY) scripts/pages.py
 
 advisories: setup ## Ask RustSec and PyPI about advisories against our pins; says what it could not ask

@@ -1,4 +1,4 @@
-"""Write the generated pages of the documentation: ``make pages``.
+"""Write the generated pages of the documentation and the JSON schemas: ``make pages``.
 
 It needs the folders ``unruly``, ``unruly/docs`` and the checkout itself on the path of Python.
 """
@@ -16,6 +16,7 @@ from bench import command
 from bench import pages as unruly_pages
 from flurry.bench import pages as flurry_pages
 
+import schemas
 from unruly import papers
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -24,8 +25,8 @@ STUDIES: Final = (stores, runtimes, streams)
 
 
 def texts() -> dict[Path, str]:
-    """Return the text of each generated page."""
-    found = unruly_pages.texts() | flurry_pages.texts()
+    """Return the text of each generated page and schema."""
+    found = unruly_pages.texts() | flurry_pages.texts() | schemas.texts()
     found |= {it.PAGE: it.written(it.PAGE.read_text(encoding="utf-8")) for it in STUDIES}
     return found | finding_pages.texts() | {PAPERS: papers.page(papers.kept())}
 

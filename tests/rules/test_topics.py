@@ -19,11 +19,24 @@ TOPICS = PACKAGE / "topics"
 DOORS = {("unruly.base.analysis", "unruly.html.plots")}
 """What leads back by intent: ``analysis.plot`` draws figures, and imports them when it is used."""
 TOY = """
+from dataclasses import dataclass
+
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.drawing.document import Part
 from unruly.drawing.pieces import OwnSection, TopicPage
 from unruly.topics.topic import Topic
+
+
+@dataclass(frozen=True)
+class ToySummary:
+    'How many toys there are.'
+
+    toys: int
+
+
+def _summary(model) -> ToySummary:
+    return ToySummary(model)
 
 
 def _toys(analysis):
@@ -42,13 +55,14 @@ TOPIC = Topic(
         row.n for row in look.rows if (row.op, row.latency) == ("null", "response")
     ),
     rules=(Rule("toy-found", "where", ("warns",), _toys),),
-    summary=lambda model: {"toys": model},
+    summary=_summary,
     page=lambda: TopicPage(section=OwnSection("toys", "Where are the toys?", "where", _section)),
 )
 """
 PROGRAM = """
 import sys
 from pathlib import Path
+import schemas
 from synthetic import write_run
 import unruly
 
@@ -58,6 +72,7 @@ analysis = unruly.analyse(unruly.open_run(run), causes=False)
 assert Path(unruly.__file__).is_relative_to(here), unruly.__file__
 print([it.code for it in analysis.findings], unruly.summary(analysis)["toy"])
 unruly.report(analysis, here / "page.html")
+print(schemas.summary()["$defs"]["toy_summary"]["required"])
 """
 
 
@@ -120,7 +135,8 @@ def test_a_topic_is_a_folder_and_a_line_of_the_registry(tmp_path: Path) -> None:
     registry.write_text(
         text.replace("NAMES: Final = (\n", 'NAMES: Final = (\n    "toy",\n'), "utf-8"
     )
-    paths = os.pathsep.join((str(tmp_path), str(PYTHON / "tests")))
+    places = (tmp_path, PYTHON / "tests", ROOT / "scripts", ROOT / "unruly")
+    paths = os.pathsep.join(map(str, places))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],
         capture_output=True,
@@ -131,6 +147,7 @@ def test_a_topic_is_a_folder_and_a_line_of_the_registry(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "toy-found" in done.stdout
     assert "{'toys': 800}" in done.stdout
+    assert "['toys']" in done.stdout
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Where are the toys?" in page
     assert "There are 800 toys." in page

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from unruly.base.context import Context
     from unruly.base.promise import PromiseLadder
     from unruly.base.target import Target
+    from unruly.contract import Latency
 
 COUNTS_MOST = 150
 """Different numbers of rows in one query: each has its own ranks for the i.i.d. interval."""
@@ -409,7 +410,7 @@ def _durations(part: Part) -> dict[Any, float]:
 
 def _summary(
     key: tuple[str, str],
-    latency: str,
+    latency: Latency,
     row: dict[str, Any],
     found: dict[str, Any],
     tail: dict[str, Any],

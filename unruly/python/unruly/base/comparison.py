@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unruly.contract import Latency, NotBelowZero, Share
     from unruly.run import Run
     from unruly.stats import Shift
 
@@ -47,6 +48,8 @@ ALLOWANCE: Final = 0.25
 """How much two single runs of one system may differ, as they do on a shared machine: measured."""
 PAIRS_LEAST: Final = 6
 BLOCK_BEYOND_LEAST: Final = 5
+Direction = Literal["slower", "faster", "not shown", "undecided"]
+Outcome = Literal["different", "not shown", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,14 @@ class Moved:
     """One quantile: A's and B's value (of one run each, else the geometric means), B over A.
 
     ``outcome`` is "slower", "faster", "not shown" or "undecided" (then ``reason`` says why).
-    ``detectable`` is the ratio that would have been found, where that can be said.
+    ``detectable`` is the ratio that would have been found with power 0.8, where that can be said.
     """
 
     quantile: str
     a: float | None
     b: float | None
     ratio: Interval
-    outcome: str
+    outcome: Direction
     detectable: float | None = None
     reason: str = ""
 
@@ -96,12 +99,12 @@ class Compared(Shown):
     op: str
     design: str
     """How many runs of each, and whether they were pairs."""
-    p_value: float | None
+    p_value: Share | None
     """Adjusted (Holm) over everything that was compared; None for one run each."""
     moved: tuple[Moved, ...]
     failed_a: Interval
     failed_b: Interval
-    outcome: str
+    outcome: Outcome
     sentence: str
     next_step: str
 
@@ -123,8 +126,8 @@ class Compared(Shown):
 class Comparison(Shown):
     """Everything that was compared, and what could not be."""
 
-    latency: str
-    allowance: float
+    latency: Latency
+    allowance: NotBelowZero
     results: tuple[Compared, ...]
     left_out: tuple[str, ...]
 
@@ -185,7 +188,8 @@ def compare(
     ComparisonError
         Fewer than two sides, or nothing that both have.
     """
-    _check(sides, latency, allowance)
+    _check(sides, allowance)
+    _known(latency)
     samples = [[_samples(run, latency) for run in side.runs] for side in sides]
     raw, left_out = [], []
     for place in range(1, len(sides)):
@@ -200,7 +204,7 @@ def compare(
             "`unruly verdict` lists the measured operations",
         )
     judged = [_judge(sides[0].name, name, key, runs, allowance) for name, key, runs in raw]
-    return Comparison(latency, allowance, tuple(_holm(judged)), tuple(left_out))
+    return Comparison(_known(latency), allowance, tuple(_holm(judged)), tuple(left_out))
 
 
 def compare_levels(
@@ -236,7 +240,7 @@ def compare_levels(
         raise ComparisonError(
             run.path, f"has nothing to compare over {factor}", "cells of two levels", "more cells"
         )
-    return Comparison(latency, ALLOWANCE, tuple(_holm(judged)), ())
+    return Comparison(_known(latency), ALLOWANCE, tuple(_holm(judged)), ())
 
 
 def judge_samples(a: str, b: str, held_a: list[Sample], held_b: list[Sample]) -> Compared:
@@ -244,14 +248,19 @@ def judge_samples(a: str, b: str, held_a: list[Sample], held_b: list[Sample]) ->
     return _judge(a, b, ("", "latency"), _Runs(a=held_a, b=held_b), ALLOWANCE)
 
 
-def _check(sides: Sequence[Side], latency: str, allowance: float) -> None:
+def _check(sides: Sequence[Side], allowance: float) -> None:
     if len(sides) < 2:
         raise ComparisonError("compare", "one side", "two or more", "unruly compare A B")
-    if latency not in request_tables.LATENCIES:
-        wanted = " or ".join(request_tables.LATENCIES)
-        raise ComparisonError("--latency", f"is {latency!r}", wanted, "--latency response")
     if not 0 <= allowance < 10:
         raise ComparisonError("--allowance", f"is {allowance}", "0 to 10", "--allowance 0.25")
+
+
+def _known(latency: str) -> Latency:
+    for it in request_tables.LATENCIES:
+        if it == latency:
+            return it
+    wanted = " or ".join(request_tables.LATENCIES)
+    raise ComparisonError("--latency", f"is {latency!r}", wanted, "--latency response")
 
 
 def _levels(run: Run, factor: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -418,7 +427,8 @@ def _moved_many(
     few = min(len(a), len(b)) < (PAIRS_LEAST if "pairs" in shift.method else GROUP_LEAST)
     for place, name in enumerate(names):
         ratio = shift.ratios[place]
-        outcome, reason = "not shown", ""
+        outcome: Direction = "not shown"
+        reason = ""
         if few:
             outcome, reason = "undecided", "so few runs can show nothing at the 5 % level"
         elif shift.p_value <= ALPHA and (place == shift.largest or _excludes_one(ratio)):
@@ -503,7 +513,7 @@ def _told(
     moved: list[Moved],
     failed: tuple[Interval, Interval],
 ) -> Compared:
-    outcome = "not shown"
+    outcome: Outcome = "not shown"
     if any(it.outcome in ("slower", "faster") for it in moved) or _fails_otherwise(failed):
         outcome = "different"
     elif all(it.outcome == "undecided" for it in moved):

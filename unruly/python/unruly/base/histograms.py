@@ -8,7 +8,7 @@ that cut time into thirty pieces or more; it is widened to the source's own edge
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from unruly.base.promise import PromiseLadder
     from unruly.run import Run
 
-KEPT = "histogram"
+KEPT: Final = "histogram"
 NO_VALUES = "the source kept no single values, only bins"
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 
-from unruly.base.promise import PromiseLadder, PromiseStep
+from unruly.base.promise import PromiseLadder, PromiseStep, StepName
 from unruly.stats import block_ladder
 from unruly.stats.blocks import BLOCKS
 
@@ -28,6 +28,8 @@ PERCENTILES: Final = {
 }
 """Every percentile of a summary, by the name of its field."""
 STEPS: Final = {name: p for name, p in PERCENTILES.items() if name != "p99_999"}
+NAMES: Final = dict(zip(STEPS, get_args(StepName), strict=True))
+"""The name of each step by that of its field."""
 LEVEL: Final = 0.95
 
 
@@ -62,7 +64,7 @@ def promise_ladder(
     for name, p in STEPS.items():
         block, estimate = found[p], figures[name]
         facts: dict[str, Any] = {
-            "name": shown_name(name),
+            "name": NAMES[name],
             "p": p,
             "estimate": estimate,
             "lower_bound": block.lower_bound,
@@ -99,7 +101,7 @@ def no_blocks(figures: Mapping[str, float | None], reason: str) -> PromiseLadder
     """Every step refused, because the source has no blocks of time."""
     return PromiseLadder(
         tuple(
-            PromiseStep(shown_name(name), p, figures[name], None, None, None, "short", reason)
+            PromiseStep(NAMES[name], p, figures[name], None, None, None, "short", reason)
             for name, p in STEPS.items()
         )
     )

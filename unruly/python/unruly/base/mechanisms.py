@@ -8,7 +8,29 @@ read, so packets to it are sent again. If several mechanisms cover a request, th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+MechanismName = Literal[
+    "process died",
+    "process stopped",
+    "gc pause",
+    "safepoint",
+    "disk wait",
+    "cpu quota",
+    "page faults",
+    "lack of memory",
+    "stolen cpu",
+    "cpu wait",
+    "lost packets",
+    "busy disk",
+    "busy cpus",
+    "send lag",
+    "client kernel to user",
+    "server kernel to user",
+    "handler",
+    "network and queue",
+    "server or network",
+]
 
 
 @dataclass(frozen=True)
@@ -28,7 +50,7 @@ class Metric:
 class Mechanism:
     """One way to be slow."""
 
-    name: str
+    name: MechanismName
     told: str
     """What the requests did, with ``{process}`` for whom it happened to."""
     events: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ is absent.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, get_args
 
 from unruly.quantity import count, duration
 from unruly.shown import Sheet, Shown
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.base.operation import CellSummary
+    from unruly.contract import Absent, Count, Keywords, Positive, Share
     from unruly.run import Run
     from unruly.stats import Interval
 
-SECTIONS = ("trust", "promise", "unruly", "where", "slow", "why", "help")
-SEVERITIES = ("spoils", "warns", "informs")
+Section = Literal["trust", "promise", "unruly", "where", "slow", "why", "help"]
+GroupLevel = Literal["first", "majority", "all", ""]
+Severity = Literal["spoils", "warns", "informs"]
+SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 @dataclass(frozen=True)
@@ -49,18 +53,18 @@ class GroupSummary(Shown):
 
     cell: str
     op: str
-    size: int
-    k: int
-    level: str
-    n: int
-    failed: int
+    size: Annotated[int, Keywords(minimum=2)]
+    k: Positive
+    level: GroupLevel
+    n: Count
+    failed: Count
     p50: float | None
     p90: float | None
     p99: float | None
     p99_9: float | None
     max: float | None
     mean_ok: float | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
     def _sheet(self) -> Sheet:
         return Sheet(
@@ -75,12 +79,34 @@ class NamedNode:
 
     node: str
     ops: tuple[str, ...]
-    observers: int
-    windows: int
-    windows_slow: int
+    observers: Count
+    windows: Count
+    windows_slow: Count
     ratio: float | None
     """Median over windows and observers of its percentile over that of the fastest."""
     words: str
+
+
+@dataclass(frozen=True)
+class SlowSets:
+    """How many sets of slow nodes of one size the observers of an operation had."""
+
+    op: str
+    slow_nodes: Count
+    count: Count
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What another definition of a slow node gives."""
+
+    factor: float
+    percentile: float
+    slow_pairs: Count
+    named: Count
+    nodes: str
+    """The named nodes."""
+    jaccard_mean: float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,14 +122,14 @@ class SlowNodes(Shown):
 
     pairs: pd.DataFrame
     sets: pd.DataFrame
-    histogram: pd.DataFrame
+    histogram: Annotated[pd.DataFrame, SlowSets]
     jaccard: pd.DataFrame
-    sensitivity: pd.DataFrame
+    sensitivity: Annotated[pd.DataFrame, Definition]
     named: tuple[NamedNode, ...]
-    windows: int
-    left_out: int
+    windows: Count
+    left_out: Count
     """(window, op, sender, receiver) combinations with fewer rows than ``least_rows``."""
-    least_rows: int
+    least_rows: Count
     jaccard_mean: float | None
 
 
@@ -112,7 +138,7 @@ class Correlation(Shown):
     """One metric of the receiver against the service latency of what it answered."""
 
     metric: str
-    scope: str
+    scope: Literal["host", "process"]
     """``"host"`` or ``"process"``: whose sample it is."""
     words: str
     pearson: Interval
@@ -122,8 +148,8 @@ class Correlation(Shown):
     spearman: Interval
     within: float | None
     """Pearson after each receiver's own mean is taken away: time alone, no difference of nodes."""
-    p_value: float
-    q_value: float
+    p_value: Share
+    q_value: Share
     highest: str
     """The receiver with the highest mean of the metric."""
 
@@ -154,15 +180,42 @@ class Correlations(Shown):
 
 
 @dataclass(frozen=True)
+class VarianceShares:
+    """The variance of log p90 (service) of one op: shares of sender, receiver and pair.
+
+    None when nothing varies or there is too little.
+    """
+
+    op: str
+    sender_share: float | None
+    receiver_share: float | None
+    pair_share: float | None
+    pairs: Count
+
+
+@dataclass(frozen=True)
 class Conservation:
     """The counts of the manifest, against the rows in the files."""
 
     checked: bool
     sentence: str
-    rows: int
-    by_status: dict[str, int]
+    rows: Count
+    by_status: dict[str, Count]
     copies: dict[str, int] | None
     requests: dict[str, int] | None
+
+
+@dataclass(frozen=True)
+class MeasuringProcess:
+    """One measuring process, by the samples of its resources."""
+
+    process: str
+    run_queue_wait_share: float | None
+    """The mean share of time in which it waited for a CPU."""
+    cpu_share: float | None
+    """The mean share of one CPU that it used."""
+    rss_bytes_max: int | None
+    samples: Count
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,20 +228,19 @@ class SelfDistrust(Shown):
     """
 
     send_lag_ns: dict[str, float]
-    tail_rows: int
+    tail_rows: Count
     tail_explained_share: float | None
     kernel_stamp_share: float | None
     server_kernel_stamp_share: float | None
     sampler_lag_ns: dict[str, float]
     sampler_period_ns: float | None
-    dropped: int
+    dropped: Count
     steal_share_mean: float | None
     steal_share_max: float | None
     psi_cpu_share: float | None
     psi_io_share: float | None
     psi_memory_share: float | None
-    processes: pd.DataFrame
-    """Each measuring process: process, run_queue_wait_share, cpu_share, rss_bytes_max."""
+    processes: Annotated[pd.DataFrame, MeasuringProcess]
     fell_behind: dict[str, float] | None = None
     """Requests a second that were scheduled and that were sent (``due_hz``, ``sent_hz``), in a run
     of one cell whose load generator could not keep its schedule; else None."""
@@ -221,9 +273,9 @@ class Finding(Shown):
     severity: lower is first.
     """
 
-    code: str
-    section: str
-    severity: str
+    code: Annotated[str, Keywords(pattern="^[a-z][a-z0-9-]+$")]
+    section: Section
+    severity: Severity
     rank: int
     title: str
     text: str

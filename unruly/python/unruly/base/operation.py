@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import pandas as pd
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from unruly.base.promise import PromiseStep
+    from unruly.contract import Absent, Count, Latency, Refusal
     from unruly.stats import Interval
 
 ALL: Final = "*"
@@ -50,10 +51,10 @@ class CellSummary(Shown):
 
     cell: str
     op: str
-    latency: str
-    unit: str
-    n: int
-    failed: int
+    latency: Latency
+    unit: Literal["ns"]
+    n: Count
+    failed: Count
     duration_ns: float
     mean: float | None
     sd: float | None
@@ -80,12 +81,12 @@ class CellSummary(Shown):
     """When the two-sided interval abstains: still "p99 >= this" at 97.5 %."""
     needed_ns: float | None = None
     """About the run length (factor 2 either way) that a two-sided interval would need."""
-    abstained: str | None = None
-    """Which rule refuses the p99: see `PromiseStep.abstained`."""
+    abstained: Refusal | None = None
+    """Which rule refuses the p99: see ``abstained`` of a `PromiseStep`."""
     ladder: PromiseLadder = field(default_factory=PromiseLadder)
     """Which percentiles this run can promise."""
-    absent: dict[str, str] = field(default_factory=dict)
-    kept: str = "rows"
+    absent: Absent = field(default_factory=dict)
+    kept: Literal["rows", "histogram"] = "rows"
     """``"rows"``, or ``"histogram"`` when the source kept bins and no single values."""
     edges: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of a histogram: the edges between which each percentile lies, whatever its bins held."""

@@ -6,15 +6,17 @@ The verdict, the report and the notebook say it alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from unruly.quantity import duration
 from unruly.shown import Sheet, Shown
 from unruly.stats.blocks import DRIFTS
 
 if TYPE_CHECKING:
+    from unruly.contract import Refusal
     from unruly.stats import Interval
 
+StepName = Literal["p50", "p90", "p95", "p99", "p99.9", "p99.99"]
 CONFIDENCE = "95 % confidence or better"
 SPOILED = "a measurement that cannot be trusted promises nothing"
 
@@ -28,7 +30,7 @@ class PromiseStep(Shown):
     when the step is refused; ``reason`` then says why in plain words and ``details`` with numbers.
     """
 
-    name: str
+    name: StepName
     """As people write it: ``"p99.9"``."""
     p: float
     estimate: float | None
@@ -36,7 +38,7 @@ class PromiseStep(Shown):
     promise: Interval | None
     lower_bound: float | None
     """The percentile is at least this, at 97.5 %; known also when the step is refused."""
-    abstained: str | None = None
+    abstained: Refusal | None = None
     """The rule that refused: "A1" (not enough data), "A2a" (the tail drifted), "A2b" (latency
     drifted, the tail with it) or "short" (the source has no blocks of time). None when failed
     requests refused it, and when the step has a promise."""

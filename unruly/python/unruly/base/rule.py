@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from unruly.base.analysis import Analysis
-    from unruly.base.model import Finding
+    from unruly.base.model import Finding, Section, Severity
 
 PARTS: Final = {
     "Example": "Example",
@@ -78,8 +78,8 @@ class Rule:
     """
 
     code: str
-    section: str
-    severities: tuple[str, ...]
+    section: Section
+    severities: tuple[Severity, ...]
     find: Callable[[Analysis], Iterator[Finding]]
     constants: tuple[ModuleType, ...] = ()
 

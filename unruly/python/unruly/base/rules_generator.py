@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
-    from unruly.base.model import SelfDistrust
+    from unruly.base.model import SelfDistrust, Severity
 
 TAIL_EXPLAINED_LIMIT: Final = 0.10
 LATE_LIMIT: Final = 0.01
@@ -84,7 +84,7 @@ def stalled(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def _severity(doubt: SelfDistrust) -> str:
+def _severity(doubt: SelfDistrust) -> Severity:
     of_tail, of_all = doubt.tail_explained_share or 0.0, doubt.late_share or 0.0
     if of_tail > TAIL_EXPLAINED_LIMIT or of_all > LATE_LIMIT or doubt.fell_behind is not None:
         return "spoils"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from unruly.quantity import count
 from unruly.tables import fetch
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.base.context import Context
+    from unruly.contract import Count, Keywords, Positive
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class StatusCode:
 
     cell: str
     op: str
-    code: int
-    count: int
+    code: Annotated[int, Keywords(minimum=100, maximum=999)]
+    count: Positive
     expected: bool
     """The code counted as success."""
 
@@ -41,9 +42,9 @@ class Connections:
         Measured requests that waited in the client for a free connection, and were answered.
     """
 
-    reopened: int
-    sent_again: int
-    waited: int
+    reopened: Count
+    sent_again: Count
+    waited: Count
 
     @property
     def sentence(self) -> str:

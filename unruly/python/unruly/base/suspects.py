@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
+    from unruly.base.mechanisms import MechanismName
 
 DIED: Final = "process died"
 STARTED: Final = "process started"
@@ -223,7 +224,11 @@ def above_usual(values: NDArray[np.float64], deviations: float) -> float:
 
 
 def of_part(
-    context: Context, name: str, node: int, key: tuple[str, str], spans: Iterable[tuple[int, int]]
+    context: Context,
+    name: MechanismName,
+    node: int,
+    key: tuple[str, str],
+    spans: Iterable[tuple[int, int]],
 ) -> Suspect:
     """A part of the requests of one node, in the spans in which it was unusually long."""
     mechanism = BY_NAME[name]

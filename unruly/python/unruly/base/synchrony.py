@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
-    from unruly.base.model import Options
+    from unruly.base.model import GroupLevel, Options
     from unruly.base.operation import CellSummary
 
 DAY_NS = 86_400_000_000_000
@@ -327,7 +327,9 @@ def _group(row: dict[str, Any], k: int) -> GroupSummary:
     if largest is None:
         absent["max"] = f"{failed} of {n} requests had no k-th reply"
     mean = None if failed == n else float(row[f"mean_{k}"])
-    level = "first" if k == 1 else "all" if k == size else "majority" if k == size // 2 + 1 else ""
+    level: GroupLevel = (
+        "first" if k == 1 else "all" if k == size else "majority" if k == size // 2 + 1 else ""
+    )
     return GroupSummary(
         str(row["cell"]),
         str(row["op"]),

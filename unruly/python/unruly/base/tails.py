@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from unruly.base.context import Context
     from unruly.base.operation import CellSummary
     from unruly.base.part import Part
+    from unruly.contract import Absent, Count
     from unruly.stats import BlockInterval
 
 STORE_OPS: Final = frozenset({"read", "write"})
@@ -70,8 +71,8 @@ class Tail:
 
     cell: str
     op: str
-    n: int
-    failed: int
+    n: Count
+    failed: Count
     mean_ok: float | None
     p99: float | None
     p99_9: Interval | None
@@ -80,11 +81,11 @@ class Tail:
     max_ok: float | None
     p99_999_over_mean: Interval | None
     over_10x_mean: int | None
-    over_100ms: int
+    over_100ms: Count
     target: TargetShare
     estimates: dict[str, float | None]
     least: dict[str, float | None]
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
 
 def over_limits(part: Part, target: Target) -> dict[tuple[str, str], Over]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from unruly.base.context import Context
     from unruly.base.operation import CellSummary
+    from unruly.contract import Count, Positive
 
 FAILED_MOST: Final = 0.01
 """A run of which a larger share of the requests failed did not work."""
@@ -98,9 +99,9 @@ class Outage:
     kind: str
     words: str
     cell: str
-    repeat: int
+    repeat: Count
     receiver: str | None
-    failed: int
+    failed: Positive
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ class Worked:
         At most 1 % failed, and something was measured.
     """
 
-    requests: int
-    failed: int
+    requests: Count
+    failed: Count
     share: float | None
     kinds: tuple[tuple[str, int], ...]
     outages: tuple[Outage, ...]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from unruly.base.plain import plain
 from unruly.base.words import named
 from unruly.quantity import duration, percent
+from unruly.stats import SlaTable
 from unruly.topics.advice.words import by_reason, steps
 
 if TYPE_CHECKING:
@@ -21,6 +22,26 @@ LINES_MAX: Final = 40
 SHOWN: Final = (2, 1)
 """Sentences of a part: two, or one when the screen is full."""
 BOLD, RED, PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
+
+
+@dataclass(frozen=True)
+class Agreement(SlaTable):
+    """Steps: a request that took at most ``at_most_ns[i]`` pays ``pays[i]``; beyond, the last."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class AdviceDocument:
+    """What ``unruly advise --json`` says of a run.
+
+    Times are in nanoseconds. Each part has a row for each (cell, op) that the run supports; why
+    others have none stands in ``absent``. Readers ignore keys that they do not know.
+    """
+
+    schema: Literal[1]
+    sla: Agreement
+    sentences: list[str]
 
 
 def advise_text(
@@ -105,21 +126,11 @@ def advice_json(advice: Advice) -> dict[str, Any]:
 
     Infinite nines and bounds that do not exist are null. Keys of quantiles read ``p50``, ``p99``.
     """
-    document = _plain(advice)
-    document["sla"]["words"] = steps(advice.sla)
-    return {"schema": SCHEMA, **document, "sentences": advice.sentences}
+    sla = Agreement(advice.sla.at_most_ns, advice.sla.pays, steps(advice.sla))
+    document: dict[str, Any] = plain(AdviceDocument(SCHEMA, sla, advice.sentences))
+    found: dict[str, Any] = document | plain(advice, _key) | document
+    return found
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, dict):
-        return {
-            f"p{100 * key:g}" if isinstance(key, float) else str(key): _plain(inner)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _key(name: Any) -> str:
+    return f"p{100 * name:g}" if isinstance(name, float) else str(name)

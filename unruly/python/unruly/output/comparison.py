@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from unruly.base.plain import plain
 from unruly.quantity import duration, percent
 
 if TYPE_CHECKING:
@@ -22,6 +23,17 @@ MARKS: Final = {
 }
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 NAME_MAX: Final = 24
+
+
+@dataclass(frozen=True)
+class ComparisonDocument:
+    """What ``unruly compare --json`` prints, beside the fields of `Comparison`.
+
+    Latencies are in nanoseconds, ratios are B over A. Readers ignore keys that they do not know.
+    """
+
+    schema: Literal[1]
+    different: bool
 
 
 def exit_code(comparison: Comparison) -> int:
@@ -73,11 +85,6 @@ def _row(it: Moved) -> str:
 
 def compare_json(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON, valid against unruly/schema/comparison.schema.json."""
-    return {
-        "schema": 1,
-        "latency": comparison.latency,
-        "allowance": comparison.allowance,
-        "different": comparison.different,
-        "results": [asdict(result) for result in comparison.results],
-        "left_out": list(comparison.left_out),
-    }
+    found: dict[str, Any] = plain(ComparisonDocument(1, comparison.different))
+    found |= plain(comparison)
+    return found

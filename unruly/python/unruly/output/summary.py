@@ -3,24 +3,132 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import numpy as np
-import pandas as pd
-
-from unruly.base.plain import deep, flat
+from unruly.base.plain import plain
+from unruly.contract import LEFT_OUT
 from unruly.topics.registry import TOPICS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from unruly.base.analysis import Analysis
+    import pandas as pd
 
-SCHEMA = 1
+    from unruly.base.analysis import Analysis
+    from unruly.base.model import (
+        Conservation,
+        Correlation,
+        Definition,
+        Finding,
+        GroupSummary,
+        NamedNode,
+        SelfDistrust,
+        SlowSets,
+        VarianceShares,
+    )
+    from unruly.base.operation import CellSummary
+    from unruly.base.statuses import Connections, StatusCode
+    from unruly.base.worked import Outage
+    from unruly.contract import Count, Positive
+
+SCHEMA: Final = 1
 FILE = "summary.json"
+
+
+@dataclass(frozen=True)
+class FailureKind:
+    """A status of failed requests, and how often it came."""
+
+    status: str
+    count: Positive
+
+
+@dataclass(frozen=True)
+class WorkedSummary:
+    """Did it work: failed requests by status, and spans in which every request failed."""
+
+    requests: Count
+    failed: Count
+    share: float | None
+    """Failed share; None when nothing was measured."""
+    kinds: tuple[FailureKind, ...]
+    """Each status of a failure and how often it came, the most frequent first."""
+    outages: tuple[Outage, ...]
+    sentence: str
+    ok: bool
+    """At most 1 % failed, and something was measured."""
+
+
+@dataclass(frozen=True)
+class SlowNodesSummary:
+    """Who is slow, in whose eyes, and how that depends on the definition."""
+
+    window_ns: Count
+    """The length of a window; the longest one where the cells have different ones."""
+    factor: float
+    percentile: float
+    floor_ns: Count
+    windows: Count
+    left_out: Count
+    """(window, op, sender, receiver) combinations with fewer rows than ``least_rows``."""
+    least_rows: Count
+    jaccard_mean: float | None
+    named: tuple[NamedNode, ...]
+    histogram: Annotated[pd.DataFrame, SlowSets]
+    sensitivity: Annotated[pd.DataFrame, Definition]
+    cell_windows_ns: dict[str, Count] = field(default_factory=dict, metadata=LEFT_OUT)
+    """The length of a window of each cell, only where they differ."""
+
+
+@dataclass(frozen=True)
+class CorrelationsSummary:
+    """Replies paired with the resource sample of their receiver nearest in time.
+
+    ``unit`` names the paired values.
+    """
+
+    paired_share: float | None
+    largest_distance_ns: float | None
+    unit: str
+    note: str
+    metrics: tuple[Correlation, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """summary.json: what ``unruly verdict`` says of a run.
+
+    Latencies are in nanoseconds. What cannot be said is null, and its reason stands under the same
+    name in ``absent``. Readers ignore keys that they do not know.
+    """
+
+    schema: Literal[1]
+    run: str
+    name: str
+    tag: str
+    status: str
+    measured_ns: float
+    """The measured time, summed over cells and repeats."""
+    worked: WorkedSummary
+    statuses: tuple[StatusCode, ...]
+    """Status codes of measured replies by cell and operation; empty where they have none."""
+    connections: Connections | None
+    """What became of connections that carry one request at a time; null where replies have no
+    status code."""
+    trustworthy: bool
+    doubts: list[str]
+    """Titles of what spoils the run."""
+    cells: list[CellSummary]
+    groups: list[GroupSummary]
+    slow_nodes: SlowNodesSummary
+    correlations: CorrelationsSummary
+    decomposition: Annotated[pd.DataFrame, VarianceShares]
+    self_distrust: SelfDistrust
+    findings: list[Finding]
+    conservation: Conservation
+    missing: list[str]
 
 
 def summary(analysis: Analysis) -> dict[str, Any]:
@@ -35,52 +143,38 @@ def summary(analysis: Analysis) -> dict[str, Any]:
     -------
     dict
         Valid against ``unruly/schema/summary.schema.json``. What cannot be said is null, and its
-        reason stands under the same name in ``absent``.
+        reason stands under the same name in ``absent``. After the keys of `Summary` comes what each
+        topic says, in the order of the registry; null where it does not apply.
     """
-    slow, found = analysis.slow_nodes, analysis.correlations
-    document = {
-        "schema": SCHEMA,
-        "run": analysis.run.id,
-        "name": analysis.run.name,
-        "tag": analysis.run.tag,
-        "status": analysis.run.status,
-        "measured_ns": analysis.measured_ns,
-        "worked": _worked(analysis),
-        "statuses": [flat(it) for it in analysis.statuses],
-        "connections": flat(analysis.connections) if analysis.connections else None,
-        "trustworthy": analysis.trustworthy,
-        "doubts": analysis.doubts,
-        "cells": [deep(cell) for cell in analysis.cells],
-        "groups": [flat(group) for group in analysis.groups],
-        "slow_nodes": {
-            **_windows(analysis),
-            "factor": analysis.options.factor,
-            "percentile": analysis.options.percentile,
-            "floor_ns": analysis.options.floor_ns,
-            "windows": slow.windows,
-            "left_out": slow.left_out,
-            "least_rows": slow.least_rows,
-            "jaccard_mean": slow.jaccard_mean,
-            "named": [flat(node) for node in slow.named],
-            "histogram": slow.histogram.to_dict("records"),
-            "sensitivity": slow.sensitivity.to_dict("records"),
-        },
-        "correlations": {
-            "paired_share": found.paired_share,
-            "largest_distance_ns": found.largest_distance_ns,
-            "unit": found.unit,
-            "note": found.note,
-            "metrics": [flat(row) for row in found.rows],
-        },
-        "decomposition": analysis.decomposition.to_dict("records"),
-        "self_distrust": _self_distrust(analysis),
-        **_topics(analysis),
-        "findings": [flat(finding) for finding in analysis.findings],
-        "conservation": asdict(analysis.conservation),
-        "missing": analysis.run.missing,
+    found: dict[str, Any] = plain(
+        Summary(
+            schema=SCHEMA,
+            run=analysis.run.id,
+            name=analysis.run.name,
+            tag=analysis.run.tag,
+            status=analysis.run.status,
+            measured_ns=analysis.measured_ns,
+            worked=_worked(analysis),
+            statuses=analysis.statuses,
+            connections=analysis.connections,
+            trustworthy=analysis.trustworthy,
+            doubts=analysis.doubts,
+            cells=analysis.cells,
+            groups=analysis.groups,
+            slow_nodes=_slow_nodes(analysis),
+            correlations=_correlations(analysis),
+            decomposition=analysis.decomposition,
+            self_distrust=analysis.self_distrust,
+            findings=analysis.findings,
+            conservation=analysis.conservation,
+            missing=analysis.run.missing,
+        )
+    )
+    models = {topic: analysis.topics.get(topic.name) for topic in TOPICS}
+    return found | {
+        topic.name: None if model is None else plain(topic.summary(model))
+        for topic, model in models.items()
     }
-    plain: dict[str, Any] = _plain(document)
-    return plain
 
 
 def write_summary(analysis: Analysis) -> Path | None:
@@ -98,44 +192,40 @@ def write_summary(analysis: Analysis) -> Path | None:
     return path
 
 
-def _windows(analysis: Analysis) -> dict[str, Any]:
-    """Return the window of the slow nodes in ns, and that of each cell where they differ."""
-    options = analysis.options
-    found: dict[str, Any] = {"window_ns": options.window_ns}
-    if len(set(options.windows_ns.values())) > 1:
-        found["cell_windows_ns"] = dict(options.windows_ns)
-    return found
-
-
-def _worked(analysis: Analysis) -> dict[str, Any]:
+def _worked(analysis: Analysis) -> WorkedSummary:
     found = analysis.worked
-    kinds = [{"status": status, "count": number} for status, number in found.kinds]
-    return {**asdict(found), "kinds": kinds}
+    return WorkedSummary(
+        requests=found.requests,
+        failed=found.failed,
+        share=found.share,
+        kinds=tuple(FailureKind(status, number) for status, number in found.kinds),
+        outages=found.outages,
+        sentence=found.sentence,
+        ok=found.ok,
+    )
 
 
-def _topics(analysis: Analysis) -> dict[str, Any]:
-    """Return what each topic says, in the order of the registry; null where it does not apply."""
-    found: dict[str, Any] = {}
-    for topic in TOPICS:
-        model = analysis.topics.get(topic.name)
-        found[topic.name] = None if model is None else topic.summary(model)
-    return found
+def _slow_nodes(analysis: Analysis) -> SlowNodesSummary:
+    found, options = analysis.slow_nodes, analysis.options
+    differ = len(set(options.windows_ns.values())) > 1
+    return SlowNodesSummary(
+        window_ns=options.window_ns,
+        factor=options.factor,
+        percentile=options.percentile,
+        floor_ns=options.floor_ns,
+        windows=found.windows,
+        left_out=found.left_out,
+        least_rows=found.least_rows,
+        jaccard_mean=found.jaccard_mean,
+        named=found.named,
+        histogram=found.histogram,
+        sensitivity=found.sensitivity,
+        cell_windows_ns=dict(options.windows_ns) if differ else {},
+    )
 
 
-def _self_distrust(analysis: Analysis) -> dict[str, Any]:
-    doubt = analysis.self_distrust
-    kept = {field.name: getattr(doubt, field.name) for field in fields(doubt)}
-    return {**kept, "processes": doubt.processes.to_dict("records")}
-
-
-def _plain(value: Any) -> Any:
-    """Turn numpy scalars, NaN and tuples into what JSON has."""
-    if isinstance(value, dict):
-        return {str(key): _plain(held) for key, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(held) for held in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value
+def _correlations(analysis: Analysis) -> CorrelationsSummary:
+    found = analysis.correlations
+    return CorrelationsSummary(
+        found.paired_share, found.largest_distance_ns, found.unit, found.note, found.rows
+    )

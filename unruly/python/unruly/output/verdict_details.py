@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
     from unruly.base.operation import CellSummary
     from unruly.base.tails import Tail
+    from unruly.contract import Latency
     from unruly.stats import Interval
 
 TABLE_ROWS: Final = 6
@@ -91,7 +92,7 @@ def shown(analysis: Analysis) -> list[CellSummary]:
 
 def _table(analysis: Analysis, width: int) -> Iterator[str]:
     rows = shown(analysis)
-    names = ("response", "service") if analysis.scheduled else ("response",)
+    names: tuple[Latency, ...] = ("response", "service") if analysis.scheduled else ("response",)
     found = {(it.cell, it.op, it.latency): it for it in analysis.cells}
     body = []
     for row in rows:

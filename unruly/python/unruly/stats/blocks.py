@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unruly.contract import Refusal
+
 BLOCKS = 30
 EPISODES_MIN = 7.0
 TAIL_DRIFT_MAX = 0.5
@@ -65,7 +67,7 @@ class BlockInterval:
     n_effective: float
     design_effect: float
     tail_drift: float
-    abstained: str | None
+    abstained: Refusal | None
     reason: str | None
     needed_factor: float
     """Times this run's length would about do (factor 2 either way; at least, after a drift)."""
@@ -432,7 +434,7 @@ def _check(index: NDArray[np.int64], table: NDArray[np.float64]) -> None:
         raise ParameterError("buckets", "are not ascending", "each once, ascending", "sort them")
 
 
-def _abstention(tail: _Tail, episodes: float) -> tuple[str | None, str | None, str]:
+def _abstention(tail: _Tail, episodes: float) -> tuple[Refusal | None, str | None, str]:
     """Which rule abstains, why in plain words, and with which numbers."""
     if tail.drift > TAIL_DRIFT_MAX:
         details = (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
+from unruly.contract import LEFT_OUT
 from unruly.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from unruly.contract import Count, Level
 
 EXHAUSTIVE = 2_000
 """Up to this many values every rank is looked at."""
@@ -28,12 +31,12 @@ class Interval:
     estimate: float | None
     low: float | None
     high: float | None
-    level: float
-    n: int
+    level: Level
+    n: Count
     n_effective: float | None
     method: str
-    low_rank: int | None = None
-    high_rank: int | None = None
+    low_rank: int | None = field(default=None, metadata=LEFT_OUT)
+    high_rank: int | None = field(default=None, metadata=LEFT_OUT)
 
 
 def quantile(values: ArrayLike, p: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 METHOD: Final = "ratio of p99s, variances recovered from the limits"
 FACTOR: Final = 3.0
 ACHIEVED_LEAST: Final = 0.95
+State = Literal["holds", "breaks", "open"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Step:
     offered: float
     ratio: Interval | None
     achieved: Interval
-    state: str
+    state: State
     likely: bool
 
 
@@ -165,5 +166,5 @@ def _step(
         surely = surely and high is not None and high <= factor
     broken = achieved.high is not None and achieved.high < least
     broken = broken or (ratio is not None and (ratio.low or 0.0) > factor)
-    state = "open" if own else "breaks" if broken else "holds" if surely else "open"
+    state: State = "open" if own else "breaks" if broken else "holds" if surely else "open"
     return Step(load, ratio, achieved, state, likely)

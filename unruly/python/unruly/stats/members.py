@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
+
+    from unruly.contract import Keywords, Positive
 
 BLOCKS_MAX = 30
 SUBSETS_MAX = 500
@@ -55,10 +57,10 @@ class Replicas:
     """
 
     timeout_ns: float
-    faults: int
+    faults: Positive
     n: Interval
     s: Interval
-    size: int
+    size: Annotated[int, Keywords(minimum=2)]
     synchronous: int
     asynchronous: int
 

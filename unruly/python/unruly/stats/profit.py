@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unruly.contract import Count
     from unruly.stats.interval import Interval
 
 HOUR_NS = 3_600e9
@@ -76,7 +77,7 @@ class Profit:
 
     per_hour: Interval
     per_request: float
-    counts: tuple[int, ...]
+    counts: tuple[Count, ...]
     lost_share: float | None
 
 

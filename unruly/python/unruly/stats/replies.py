@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from unruly.stats.synchrony import kth_of_n
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from unruly.contract import Keywords
+
 PROBABILITIES = (0.5, 0.99, 0.999)
 EXACT = "exact: these very replies"
 WHAT_IF = "what-if: the other copies loaded the servers too"
@@ -29,13 +31,13 @@ class Way:
     ``quantiles`` maps p to ns (None among the failed, or with fewer than 1 / (1 - p) requests).
     ``p99`` has the interval that survives stalls; where the method abstains only its lower bound,
     and ``abstained`` says why. ``sent`` is the number of copies sent per request,
-    ``extra`` the share of requests that sent a second one (a hedge). ``basis`` is `EXACT` or
-    `WHAT_IF`.
+    ``extra`` the share of requests that sent a second one (a hedge). ``basis`` says whether the
+    values are exact, those of these very replies, or a what-if.
     """
 
     name: str
     basis: str
-    quantiles: dict[float, float | None]
+    quantiles: Annotated[dict[float, float | None], Keywords(required=["p50", "p99", "p99.9"])]
     mean_ok: float | None
     failed: int
     n: int

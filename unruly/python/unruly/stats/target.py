@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from scipy import special
@@ -29,7 +29,7 @@ class TargetShare:
     """
 
     within: Interval
-    outcome: str
+    outcome: Literal["met", "missed", "open"]
     needed: int | None
 
 

@@ -20,6 +20,7 @@ from unruly.stats.share import share_interval
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from unruly.contract import OrNull
     from unruly.stats.interval import Interval
 
 BLOCKS_MAX = 30
@@ -31,16 +32,16 @@ EXACT_MEMBERS = 20
 class Nines:
     """Nines, -log10(1 - P), of consistency and availability with t faults tolerated.
 
-    CFT and XFT have 2 t + 1 replicas, BFT has 3 t + 1. ``inf`` where P is 1.
+    CFT and XFT have 2 t + 1 replicas, BFT has 3 t + 1. Infinite where P is 1: in JSON that is null.
     """
 
     faults: int
-    cft_consistency: float
-    xft_consistency: float
-    bft_consistency: float
-    cft_availability: float
-    xft_availability: float
-    bft_availability: float
+    cft_consistency: OrNull
+    xft_consistency: OrNull
+    bft_consistency: OrNull
+    cft_availability: OrNull
+    xft_availability: OrNull
+    bft_availability: OrNull
 
 
 def partitioned_share(

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from ibis.expr.types import FloatingValue, IntegerValue, Table, Value
 
-LATENCIES: Final = ("response", "service")
+    from unruly.contract import Latency
+
+LATENCIES: Final[tuple[Latency, ...]] = ("response", "service")
 INFINITY: Final = float("inf")
 SENT_FIRST: Final = "sent_first_ns"
 """When the first try was sent: a column of rows that `last_tries` made."""

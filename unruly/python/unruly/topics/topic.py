@@ -89,7 +89,8 @@ class Topic:
     rules : tuple of Rule
         Raise the topic's findings.
     summary : callable
-        Returns the model as JSON values.
+        Returns what the topic says in ``summary.json``: a dataclass, which its annotation names.
+        The schema of the summary is written from that class.
     page : callable, optional
         Returns what the report shows. It imports the figures when it is called, because importing
         Altair takes a second.
@@ -102,7 +103,7 @@ class Topic:
     name: str
     applies: Callable[[Context, Asked], bool]
     judge: Callable[[Look], object | None]
-    summary: Callable[[Any], Any]
+    summary: Callable[[Any], object]
     rules: tuple[Rule, ...] = ()
     page: Callable[[], TopicPage] | None = None
     measure: Callable[[Context, Asked], object | None] | None = None

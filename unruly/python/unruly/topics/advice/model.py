@@ -7,25 +7,27 @@ reason in ``absent``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeVar, get_args
 
 from unruly.shown import Sheet, Shown
 
 if TYPE_CHECKING:
+    from unruly.contract import Keywords, Level, Positive, Sentence
     from unruly.stats import Interval, Nines, Profit, ProfitPeak, Replicas, SlaTable, Ways
 
-PARTS = ("detection", "replicas", "xft", "profit", "hedge")
+PartName = Literal["detection", "replicas", "xft", "profit", "hedge"]
+PARTS: Final[tuple[PartName, ...]] = get_args(PartName)
 EVERY = "*"
 """Stands for all cells, or all ops of a cell."""
 
 
 @dataclass(frozen=True)
 class Absent:
-    """Why one subject has no row; `EVERY` where that holds for all."""
+    """Why one subject has no row; ``cell`` and ``op`` are "*" where that holds for all."""
 
     cell: str
     op: str
-    reason: str
+    reason: Sentence
 
 
 Row = TypeVar("Row")
@@ -35,7 +37,7 @@ Row = TypeVar("Row")
 class Part(Generic[Row]):
     """One piece of advice: what it assumes, a row for each subject, and why others have none."""
 
-    name: str
+    name: PartName
     title: str
     assumption: str
     rows: tuple[Row, ...]
@@ -70,7 +72,7 @@ class DetectionAdvice:
     """Of the largest group whose accuracy set was looked at."""
     points: tuple[DetectionPoint, ...]
     chosen_ns: float | None
-    sentence: str
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class ReplicasAdvice:
     """Of the measured groups."""
     points: tuple[ReplicasPoint, ...]
     chosen_ns: float | None
-    sentence: str
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class XftAdvice:
     window_ns: int
     points: tuple[XftPoint, ...]
     chosen_ns: float | None
-    sentence: str
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class ProfitAdvice:
     requests: int
     failed: int
     profit: Profit
-    sentence: str
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class PeakAdvice:
     cells: tuple[str, ...]
     per_hour: tuple[Interval, ...]
     peak: ProfitPeak
-    sentence: str
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class HedgeAdvice:
 
     cell: str
     op: str
-    peers: int
+    peers: Annotated[int, Keywords(minimum=2)]
     requests: int
     asked: int
     """Requests that the sample was taken from; the same as `requests` when all were looked at."""
@@ -159,7 +161,7 @@ class HedgeAdvice:
     """Numbers of the servers, when all requests asked the same ones."""
     ways: Ways
     chosen_ns: float | None
-    sentence: str
+    sentence: Sentence
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,13 +178,13 @@ class Advice(Shown):
     tag: str
     trustworthy: bool | None
     """None when nobody asked whether the run can be trusted."""
-    faults: int
-    confidence: float
+    faults: Positive
+    confidence: Level
     level: float
     sla: SlaTable
     sla_name: str
     resolution_ns: float
-    timeouts_ns: tuple[float, ...]
+    timeouts_ns: tuple[Annotated[float, Keywords(exclusiveMinimum=0)], ...]
     left_out: dict[str, str]
     detection: Part[DetectionAdvice]
     replicas: Part[ReplicasAdvice]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.run import Run
+    from unruly.topics.advice.model import PartName
 
 SAMPLE_MAX: Final = 50_000
 """Requests of one (cell, op, size) that come into Python, and of all together eight times that."""
@@ -186,7 +187,7 @@ def _nothing(
 ) -> Advice:
     absent = (Absent(EVERY, EVERY, "nothing was measured"),)
 
-    def part(name: str) -> Part[Any]:
+    def part(name: PartName) -> Part[Any]:
         return Part(name, "", "", (), absent)
 
     return Advice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from unruly.shown import Shown
 
@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.base.analysis import Analysis
+    from unruly.contract import Absent, Count
     from unruly.stats import Interval
+
+Measure = Literal["first", "quorum", "all", "second", "every"]
+HopName = Literal["hop_1", "hop_2"]
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,10 @@ class Wait:
     take longer than ``max_ok``.
     """
 
-    measure: str
-    k: int
-    n: int
-    censored: int
+    measure: Measure
+    k: Count
+    n: Count
+    censored: Count
     mean: Interval | None
     max: float | None
     p50: float | None
@@ -39,7 +43,7 @@ class Wait:
     beyond_max: Interval | None
     mean_ok: Interval | None
     max_ok: float | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,46 +51,46 @@ class Outliers:
     """Operations beyond 10 x the mean of the quorum; ``vanished`` are not so at the first copy."""
 
     limit_ns: float | None
-    n: int
-    vanished: int
+    n: Count
+    vanished: Count
     share: Interval | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Hop:
     """One hop of every copy that has its two stamps; ``over`` counts those beyond ``limit_ns``."""
 
-    hop: str
-    n: int
-    copies: int
+    hop: HopName
+    n: Count
+    copies: Count
     limit_ns: float
     over: int | None
     min: float | None
     p50: float | None
     p99: float | None
     max: float | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReplicaCopies:
     """What became of the copies to one replica; ``repeated`` are those of a later attempt."""
 
-    server: int
+    server: Count
     name: str
-    n: int
-    repeated: int
-    by_status: dict[str, int]
+    n: Count
+    repeated: Count
+    by_status: dict[str, Count]
 
 
 @dataclass(frozen=True)
 class SlowOperation:
     """One of the slowest operations by quorum; None where not enough correct copies came."""
 
-    repeat: int
-    client: int
-    request: int
+    repeat: Count
+    client: Count
+    request: Count
     due_ns: int
     first_ns: float | None
     quorum_ns: float
@@ -104,11 +108,11 @@ class Operations:
 
     cell: str
     op: str
-    replicas: int
-    n: int
-    other_sizes: int
-    without_level: int
-    unanswered: int
+    replicas: Count
+    n: Count
+    other_sizes: Count
+    without_level: Count
+    unanswered: Count
     waits: tuple[Wait, ...]
     outliers: Outliers
     exposures: tuple[Wait, ...]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
+    from unruly.topics.arrival_log.model import HopName, Measure
 
 KEYS_MOST: Final = 100
 """A run with more (cell, op) has no section: nobody would read a row for each of them."""
@@ -220,7 +221,7 @@ class _Look:
             tuple(self.slowest.get(key, ())),
         )
 
-    def _wait(self, number: int, measure: str, k: int) -> Wait:
+    def _wait(self, number: int, measure: Measure, k: int) -> Wait:
         place = _place(number, measure)
         if place not in self.figures:
             why = NONE if measure in log_tables.WAITS else "no write was answered"
@@ -259,7 +260,7 @@ def _histograms(measured: _Measured) -> dict[int, tuple[NDArray[Any], NDArray[An
 
 
 def _wait(
-    measure: str, k: int, row: dict[str, Any], buckets: NDArray[Any], counts: NDArray[Any]
+    measure: Measure, k: int, row: dict[str, Any], buckets: NDArray[Any], counts: NDArray[Any]
 ) -> Wait:
     n, censored = int(row["n"]), int(row["failed"])
     absent: dict[str, str] = {}
@@ -387,7 +388,7 @@ def _hops(
 
 
 def _hop(
-    name: str, row: dict[str, Any] | None, over: int | None, copies: int, limit_ns: float
+    name: HopName, row: dict[str, Any] | None, over: int | None, copies: int, limit_ns: float
 ) -> Hop:
     if row is None:
         names = ("over", "min", "p50", "p99", "max")

@@ -18,13 +18,15 @@ from unruly.tables.requests import INFINITY
 if TYPE_CHECKING:
     from ibis.expr.types import FloatingValue, Table
 
+    from unruly.topics.arrival_log.model import HopName, Measure
+
 CHOSEN_LEVELS: Final = ("first", "quorum")
 COPY_STATUSES: Final = ("behind", "stale", "lost")
 """What only a copy of a replicated operation can be."""
-WAITS: Final = ("first", "quorum", "all")
-EXPOSURES: Final = ("second", "every")
+WAITS: Final[tuple[Measure, ...]] = ("first", "quorum", "all")
+EXPOSURES: Final[tuple[Measure, ...]] = ("second", "every")
 MEASURES: Final = (*WAITS, *EXPOSURES)
-HOPS: Final = ("hop_1", "hop_2")
+HOPS: Final[tuple[HopName, ...]] = ("hop_1", "hop_2")
 WRITE: Final = "write"
 
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.base.analysis import Analysis
+    from unruly.base.mechanisms import MechanismName
+    from unruly.contract import Absent, Count, NotBelowZero, Share
     from unruly.stats import Interval
 
 UNKNOWN = "unknown"
@@ -30,15 +32,15 @@ class Cause:
     ``lasted_ns`` their total length.
     """
 
-    cause: str
+    cause: MechanismName
     process: str
     explained: Interval
-    requests: int
-    lift: float
-    p_value: float
-    q_value: float
-    times: int
-    lasted_ns: float
+    requests: Count
+    lift: NotBelowZero
+    p_value: Share
+    q_value: Share
+    times: Count
+    lasted_ns: NotBelowZero
     words: str
 
     @property
@@ -60,12 +62,12 @@ class Slowness(Shown):
     cell: str
     op: str
     limit_ns: float | None
-    slow: int
-    looked_at: int
+    slow: Count
+    looked_at: Count
     unknown: Interval | None
     causes: tuple[Cause, ...]
-    parts: dict[str, float]
-    absent: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Share]
+    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True, repr=False)

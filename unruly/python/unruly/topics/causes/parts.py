@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
+    from unruly.base.mechanisms import MechanismName
 
 SIDES: Final = {
     "client": ("send_lag", "client_kernel"),
     "server": ("server_kernel", "handler", "rest"),
 }
-NAMES: Final = {
+NAMES: Final[Mapping[str, MechanismName]] = {
     "send_lag": "send lag",
     "client_kernel": "client kernel to user",
     "server_kernel": "server kernel to user",
@@ -95,7 +96,7 @@ class Usual:
                 found[(excess > 0) & (own > MOSTLY * excess)] = part
         return found
 
-    def name(self, part: str) -> str:
+    def name(self, part: str) -> MechanismName:
         """What a part is called; the rest by whether the server's own time is known."""
         whole = np.isfinite(self.median["handler"])
         return NAMES.get(part, "network and queue" if whole else "server or network")

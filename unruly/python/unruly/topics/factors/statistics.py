@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from unruly.base.context import Context
     from unruly.base.operation import CellSummary
     from unruly.base.part import Part
+    from unruly.contract import Absent, OrNull
 
 LATENCY: Final = "response"
 SHARE: Final = 0.01
 BOUND: Final = 25.0
 """What the study found p99 over mean to stay below, with 99 % confidence; never asserted."""
-MEASURES: Final = ("mean", "p99", "maximum", "outliers")
+Measure = Literal["mean", "p99", "maximum", "outliers"]
+MEASURES: Final[tuple[Measure, ...]] = get_args(Measure)
 CURVE: Final = (*(round(0.01 * k, 2) for k in range(1, 100)), 0.995, 0.999)
 THINNED: Final = 500
 SYSTEM_FACTORS: Final = (
@@ -94,14 +96,14 @@ class MatrixCell:
     dip: float | None = None
     dip_p: float | None = None
     dip_q: float | None = None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Explained:
     """Which factors explain a measure (mean, p99, maximum, outliers) over cells and repeats."""
 
-    measure: str
+    measure: Measure
     effects: tuple[Effect, ...]
     observations: int
     reason: str = ""
@@ -113,9 +115,9 @@ class RankCorrelation:
 
     of: str
     against: str
-    rho: float
-    p_value: float
-    q_value: float
+    rho: OrNull
+    p_value: OrNull
+    q_value: OrNull
     cells: int
 
 
@@ -401,7 +403,7 @@ def _adjusted(cells: list[MatrixCell]) -> list[MatrixCell]:
 
 
 def _explained(
-    measure: str,
+    measure: Measure,
     repeats: pd.DataFrame,
     streaks: dict[str, dict[int, Any]],
     known: dict[str, dict[str, str]],

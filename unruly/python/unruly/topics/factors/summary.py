@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from unruly.base.plain import flat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unruly.topics.factors.statistics import Magical
+    from unruly.stats import Line
+    from unruly.topics.factors.statistics import Explained, Magical, MatrixCell, RankCorrelation
 
 
-def summary(view: Magical) -> dict[str, Any]:
-    """Return what the topic says, as JSON values."""
-    return {
-        "cells": [flat(cell) for cell in view.cells],
-        "systems": view.systems,
-        "factors": view.factors,
-        "explained": [
-            {
-                "measure": it.measure,
-                "observations": it.observations,
-                "reason": it.reason,
-                "effects": [flat(effect) for effect in it.effects],
-            }
-            for it in view.explained
-        ],
-        "p99_on_mean": {system: flat(line) for system, line in view.lines.items()},
-        "count_against_size": flat(view.count_against_size) if view.count_against_size else None,
-        "resources": [flat(row) for row in view.resources],
-        "notes": view.notes,
-    }
+@dataclass(frozen=True)
+class MatrixSummary:
+    """The unruly 1 % over a matrix; null for a run of one cell. Response times in ns."""
+
+    cells: tuple[MatrixCell, ...]
+    systems: tuple[str, ...]
+    factors: dict[str, tuple[str, ...]]
+    explained: tuple[Explained, ...]
+    p99_on_mean: dict[str, Line]
+    """The line of each system, and under ``*`` that of all of them."""
+    count_against_size: RankCorrelation | None
+    resources: tuple[RankCorrelation, ...]
+    notes: tuple[str, ...]
+
+
+def summary(view: Magical) -> MatrixSummary:
+    """Return what the topic says."""
+    return MatrixSummary(
+        cells=view.cells,
+        systems=view.systems,
+        factors=view.factors,
+        explained=view.explained,
+        p99_on_mean=view.lines,
+        count_against_size=view.count_against_size,
+        resources=view.resources,
+        notes=view.notes,
+    )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from unruly.base.analysis import Analysis
     from unruly.base.context import Context
+    from unruly.contract import Absent
     from unruly.stats import ChangePoints, Dispersion, Recoveries, Throughput
     from unruly.topics.over_time.warmup import WarmUp
 
@@ -73,7 +74,7 @@ class Steadiness(Shown):
     dispersion: Dispersion | None
     changes: ChangePoints | None
     changed_ns: tuple[int, ...]
-    absent: dict[str, str]
+    absent: Absent
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class FaultRecovery:
     process: str
     fault_ns: tuple[int, ...]
     recoveries: Recoveries | None
-    absent: dict[str, str]
+    absent: Absent
 
 
 @dataclass(frozen=True, repr=False)
@@ -311,7 +312,7 @@ def _recoveries(
     repeat: int,
     process: str,
     stamps: tuple[int, ...],
-    absent: dict[str, str],
+    absent: Absent,
 ) -> Recoveries | None:
     node = context.node(process, cell, repeat)
     if node is None:

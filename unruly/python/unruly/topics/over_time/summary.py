@@ -2,51 +2,76 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from unruly.base.plain import flat
+from unruly.stats.changes import ChangePoint
 
 if TYPE_CHECKING:
-    from unruly.topics.over_time.statistics import OverTime, Steadiness
+    from unruly.contract import Absent
+    from unruly.stats import Dispersion, Throughput
+    from unruly.topics.over_time.statistics import FaultRecovery, OverTime, Steadiness
+    from unruly.topics.over_time.warmup import WarmUp
 
 
-def summary(view: OverTime) -> dict[str, Any]:
-    """Return what the topic says, as JSON values."""
-    return {
-        "note": view.note,
-        "rows": [
-            {
-                "cell": row.cell,
-                "op": row.op,
-                "throughput_hz": flat(row.throughput) if row.throughput else None,
-                "dispersion": flat(row.dispersion) if row.dispersion else None,
-                "changes": _changes(row),
-                "absent": row.absent,
-            }
-            for row in view.rows
-        ],
-        "recoveries": [
-            {
-                "cell": it.cell,
-                "repeat": it.repeat,
-                "process": it.process,
-                "fault_ns": list(it.fault_ns),
-                "recoveries": {
-                    **flat(it.recoveries),
-                    "faults": [flat(one) for one in it.recoveries.faults],
-                }
-                if it.recoveries
-                else None,
-                "absent": it.absent,
-            }
-            for it in view.recoveries
-        ],
-        "warm_ups": [flat(it) for it in view.warm_ups],
-    }
+@dataclass(frozen=True)
+class Change(ChangePoint):
+    """One change of the p99: the new level begins with block ``block``.
+
+    ``place`` is the interval of that block. ``before_ns`` and ``after_ns`` are the geometric means
+    of the finite levels on either side up to the next change, ``ratio`` after over before.
+    """
+
+    at_ns: int = field(kw_only=True)
+    """When the new level began."""
 
 
-def _changes(row: Steadiness) -> list[dict[str, Any]] | None:
+@dataclass(frozen=True)
+class SteadinessSummary:
+    """One (cell, op) over time."""
+
+    cell: str
+    op: str
+    throughput_hz: Throughput | None
+    """Good replies each second."""
+    dispersion: Dispersion | None
+    """Index of dispersion of the scheduled times."""
+    changes: tuple[Change, ...] | None
+    """Change points of the p99 by block."""
+    absent: Absent
+
+
+@dataclass(frozen=True)
+class OverTimeSummary:
+    """Measured time of each (cell, op), repeats end to end; null when nothing was measured.
+
+    ``note`` says why there are no rows.
+    """
+
+    note: str
+    rows: tuple[SteadinessSummary, ...]
+    recoveries: tuple[FaultRecovery, ...]
+    """What followed the faults of each process."""
+    warm_ups: tuple[WarmUp, ...]
+    """When each (cell, repeat, op) had settled."""
+
+
+def summary(view: OverTime) -> OverTimeSummary:
+    """Return what the topic says."""
+    rows = tuple(
+        SteadinessSummary(
+            row.cell, row.op, row.throughput, row.dispersion, _changes(row), row.absent
+        )
+        for row in view.rows
+    )
+    return OverTimeSummary(view.note, rows, view.recoveries, view.warm_ups)
+
+
+def _changes(row: Steadiness) -> tuple[Change, ...] | None:
     if row.changes is None or row.changes.abstained:
         return None
     pairs = zip(row.changes.points, row.changed_ns, strict=True)
-    return [{"at_ns": at, **flat(point)} for point, at in pairs]
+    return tuple(
+        Change(it.block, it.place, it.before_ns, it.after_ns, it.ratio, it.p_value, at_ns=at)
+        for it, at in pairs
+    )

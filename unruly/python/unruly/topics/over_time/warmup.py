@@ -10,7 +10,7 @@ settled, there is no result.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
+    from unruly.contract import Absent, Count
     from unruly.stats import Interval
 
     Pauses = tuple[frozenset[tuple[str, int]] | None, NDArray[np.int64], NDArray[np.int64]]
@@ -43,7 +44,8 @@ DISTURBED_SHARE: Final = 0.01
 DISTURBANCES_MOST: Final = 4_000
 FLOOR: Final = 1.1
 """Early blocks that are slower by less than a tenth spoil nobody's numbers."""
-LEVELS: Final = (("median", 0.5), ("p99", 0.99))
+Settled = Literal["median", "p99"]
+LEVELS: Final[tuple[tuple[Settled, float], ...]] = (("median", 0.5), ("p99", 0.99))
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,11 @@ class WarmUp:
     measured_ns: int
     block_ns: float
     settled_ns: int | None = None
-    level: str = ""
+    level: Literal["", Settled] = ""
     slower: Interval | None = None
-    left_out: int = 0
+    left_out: Count = 0
     """Blocks that faults and pauses disturbed."""
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
     @property
     def short(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from unruly.base.plain import deep
 from unruly.topics.runtimes.rules import RULES
 from unruly.topics.runtimes.statistics import has_jvm, runtimes
+from unruly.topics.runtimes.summary import summary
 from unruly.topics.topic import Topic
 
 if TYPE_CHECKING:
@@ -30,5 +30,5 @@ def _page() -> TopicPage:
 
 
 TOPIC: Final = Topic(
-    "runtimes", applies=_applies, judge=_judge, rules=RULES, summary=deep, page=_page
+    "runtimes", applies=_applies, judge=_judge, rules=RULES, summary=summary, page=_page
 )

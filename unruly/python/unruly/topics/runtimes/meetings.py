@@ -23,6 +23,7 @@ from unruly.topics.runtimes.model import (
 from unruly.topics.runtimes.spans import AGENT, Odds
 
 if TYPE_CHECKING:
+    from unruly.topics.runtimes.model import EndName
     from unruly.topics.runtimes.part import RuntimePart
     from unruly.topics.runtimes.spans import Spans
 
@@ -63,7 +64,7 @@ def _with_jvm(frame: pd.DataFrame, end: str) -> pd.DataFrame:
     return frame[there["asking"] | there["answering"] if end == "either" else there[end]]
 
 
-def _meeting(end: str, frame: pd.DataFrame, chance: pd.DataFrame) -> Meeting:
+def _meeting(end: EndName, frame: pd.DataFrame, chance: pd.DataFrame) -> Meeting:
     own = _with_jvm(frame, end)
     counts = {}
     for name, part in (("slow", own[own["slow"]]), ("others", own[~own["slow"]])):

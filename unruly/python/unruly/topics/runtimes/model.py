@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from unruly.shown import Shown
 
 if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
+    from unruly.contract import Absent, Count
     from unruly.stats import Interval
 
 JVM: Final = "jvm"
@@ -17,7 +18,9 @@ NATIVE: Final = "native"
 ANYBODY: Final = "*"
 FAILED: Final = sys.float_info.max
 """The limit beyond which there are only copies that failed."""
-ENDS: Final = ("either", "asking", "answering")
+Runtime = Literal["native", "jvm"]
+EndName = Literal["either", "asking", "answering"]
+ENDS: Final[tuple[EndName, ...]] = get_args(EndName)
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,10 @@ class RuntimeTail:
     """
 
     cell: str
-    asks: str
-    answers: str
-    n: int
-    failed: int
+    asks: Literal[Runtime, "*"]
+    answers: Runtime
+    n: Count
+    failed: Count
     p50: float | None
     p50_interval: Interval | None
     p99: float | None
@@ -40,7 +43,7 @@ class RuntimeTail:
     p99_9: float | None
     p99_9_interval: Interval | None
     over_repeats: Interval | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,16 @@ class Meeting:
     the slow ones that would have met one if collections came at any time, as long as they took.
     """
 
-    end: str
-    slow: int
-    slow_met: int
-    others: int
-    others_met: int
+    end: EndName
+    slow: Count
+    slow_met: Count
+    others: Count
+    others_met: Count
     slow_share: Interval | None
     others_share: Interval | None
     lift: Interval | None
     by_chance: float | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
     @property
     def raised(self) -> float | None:
@@ -111,8 +114,8 @@ class Collecting:
     """
 
     cell: str
-    agents: int
-    collections: int
+    agents: Count
+    collections: Count
     hz: float
     share: float
     share_most: float
@@ -121,7 +124,10 @@ class Collecting:
 
 @dataclass(frozen=True, repr=False)
 class Runtimes(Shown):
-    """All of it, of a run in which some agent is a JVM."""
+    """The tail by runtime of sender and receiver, and whether slow copies met a GC pause.
+
+    None where no agent is a JVM. Times in ns.
+    """
 
     tails: tuple[RuntimeTail, ...]
     ratios: tuple[RuntimeRatio, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from unruly.topics.runtimes.model import Runtime
     from unruly.topics.runtimes.part import RuntimePart
 
 SAID: Final = ("p50", "p99", "p99_9")
 REPEATS_LEAST: Final = 3
 """With this many repeats a ratio is computed for each repeat; fewer are not enough data."""
-RUNTIMES: Final = (NATIVE, JVM)
+RUNTIMES: Final[tuple[Runtime, ...]] = (NATIVE, JVM)
 METHOD: Final = "p99s by blocks, variances recovered from the limits"
 
 
@@ -73,7 +74,7 @@ def _by_repeat(part: RuntimePart, key: str) -> dict[int, dict[int, float]]:
 
 
 def _tail(
-    who: tuple[str, str, str],
+    who: tuple[str, Literal[Runtime, "*"], Runtime],
     row: Mapping[str, Any],
     histogram: tuple[NDArray[Any], NDArray[Any]],
     repeats: Mapping[int, float],

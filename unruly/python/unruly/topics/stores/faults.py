@@ -22,6 +22,7 @@ from unruly.tables import steadiness as steadiness_tables
 
 if TYPE_CHECKING:
     from unruly.base.context import Context
+    from unruly.contract import Absent, Count
 
 SPANS_MOST: Final = 600
 AFTER_NS: Final = 5_000_000_000
@@ -46,21 +47,21 @@ class FaultEffect:
     cell: str
     kind: str
     process: str
-    times: int
+    times: Count
     lasted_ns: float
-    due: int
-    failed: int
+    due: Count
+    failed: Count
     p50: float | None
     p99: float | None
     max_ok: float | None
-    free: int
+    free: Count
     free_p50: float | None
     free_p99: float | None
     free_max_ok: float | None
     p99_ratio: float | None
     back_ns: tuple[float | None, ...] | None
     gap_ns: float | None
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
     @property
     def hurt(self) -> float:
@@ -186,7 +187,7 @@ def _row(frame: pd.DataFrame, key: Any) -> dict[str, Any]:
 
 
 def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> FaultEffect:
-    absent: dict[str, str] = {}
+    absent: Absent = {}
     during = _levels(due, "", "nothing was due in its window", absent)
     usual = _levels(free, "free_", "nothing was due in fault-free time", absent)
     ratio = None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from unruly.base.context import Context
     from unruly.base.operation import CellSummary
+    from unruly.contract import Count
     from unruly.stats import Knee
 
 RATE: Final = "drive.rate"
@@ -55,7 +56,7 @@ class Load:
     asked_hz: float
     achieved_hz: Interval
     p99: Interval
-    repeats: int
+    repeats: Count
     own: bool
 
 

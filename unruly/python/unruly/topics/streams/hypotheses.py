@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from unruly.stats import Interval
     from unruly.topics.streams.legs import Flow
-    from unruly.topics.streams.model import Stream
+    from unruly.topics.streams.model import Outcome, Stream
 
 LEVEL: Final = 0.95
 USER_MODE: Final = frozenset(
@@ -106,7 +106,7 @@ def _known(rows: Sequence[Stream], load: str) -> list[Stream]:
     return [row for row in rows if row.load == load and row.of_unloaded is not None]
 
 
-def _side(found: Interval | None) -> str:
+def _side(found: Interval | None) -> Outcome:
     """Whether a ratio is below 1 beyond its interval, above it, or neither."""
     if found is None:
         return OPEN
@@ -115,14 +115,14 @@ def _side(found: Interval | None) -> str:
     return NOT_HELD if found.low is not None and found.low >= 1 else OPEN
 
 
-def _collector_state(it: Comparison) -> str:
+def _collector_state(it: Comparison) -> Outcome:
     states = [_side(it.keeps)]
     if it.protocol in USER_MODE and it.relative is not None:
         states.append(_side(it.relative))
     return _outcome(states)
 
 
-def _outcome(states: Sequence[str]) -> str:
+def _outcome(states: Sequence[Outcome]) -> Outcome:
     """Of a claim about all: refuted by one, held by each, else open."""
     if NOT_HELD in states:
         return NOT_HELD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from unruly.shown import Shown
 
@@ -11,16 +11,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from unruly.base.analysis import Analysis
+    from unruly.contract import Absent, Count, Share
     from unruly.stats import Interval
 
-VERDICTS: Final = ("failed", "unstable", "link saturated", "bound by one core", "slow", "stable")
+Verdict = Literal["failed", "unstable", "link saturated", "bound by one core", "slow", "stable"]
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 """From the gravest; "slow" is stable but slow."""
+Outcome = Literal["held", "not held", "cannot be told"]
 NONE: Final = "none"
 CPU: Final = "cpu"
 GC: Final = "gc"
 HELD: Final = "held"
 NOT_HELD: Final = "not held"
-OPEN: Final = "cannot be told"
+OPEN: Final[Outcome] = get_args(Outcome)[2]
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,13 @@ class End:
     process: str
     cpu_cores: Interval | None
     cpu_per_message_ns: Interval | None
-    room_cores: float
+    room_cores: Share
     bound: bool
     rss_bytes_max: int | None
     grown_bytes: float | None
     grown_bytes_hz: Interval | None
     grows: bool
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -131,7 +134,7 @@ class Stream(Named):
     protocol: str
     load: str
     series: str
-    repeats: int
+    repeats: Count
     link_bps: float | None
     bandwidth_bps: Interval | None
     variation: Interval | None
@@ -147,10 +150,10 @@ class Stream(Named):
     writer: End
     reader: End
     held: tuple[Held, ...]
-    verdict: str
+    verdict: Verdict
     reasons: tuple[str, ...]
     in_doubt: bool
-    absent: dict[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -163,7 +166,7 @@ class Stream(Named):
 class Comparison(Named):
     """One protocol in a hypothesis: the share that it keeps, over that of ``reference``.
 
-    ``state`` is ``HELD``, ``NOT_HELD`` or ``OPEN``; intervals are simultaneous over the rows.
+    ``state`` is the outcome for it; intervals are simultaneous over the rows.
     ``in_doubt``: its competing load, or that of the reference, was not what it was to be.
     """
 
@@ -172,7 +175,7 @@ class Comparison(Named):
     series: str
     keeps: Interval | None
     relative: Interval | None
-    state: str
+    state: Outcome
     in_doubt: bool = False
 
     @property
@@ -188,7 +191,7 @@ class Hypothesis:
     key: str
     load: str
     claim: str
-    outcome: str
+    outcome: Outcome
     text: str
     paper: str
     rows: tuple[Comparison, ...]

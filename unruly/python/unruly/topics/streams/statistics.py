@@ -41,6 +41,8 @@ KINDS: Final = frozenset({"writer", "reader"})
 MESSAGE: Final = "message"
 UNKNOWN: Final = "unknown"
 """The protocol of a cell whose plan does not say it."""
+UNJUDGED: Final = "failed"
+"""The verdict of a row until the verdicts of all rows are known."""
 GROWN_LEAST_BYTES: Final = 16 << 20
 GROWN_LEAST_SHARE: Final = 0.10
 """Of what it held at first: less growth of a process's memory is nobody's trouble."""
@@ -106,7 +108,7 @@ def _stream(
         spread.quantiles if spread else {}, spread.stalled_share if spread else None,
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),
-        sum(leg.reordered for leg in legs), ends["writer"], ends["reader"], held, "", (),
+        sum(leg.reordered for leg in legs), ends["writer"], ends["reader"], held, UNJUDGED, (),
         bool(unknown) or any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
     )  # fmt: skip
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from unruly.base.plain import deep, flat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unruly.topics.streams.model import Streams
+    from unruly.topics.streams.model import Hypothesis, Leg, Stream, Streams
 
 
-def summary(view: Streams) -> dict[str, Any]:
-    """Return what the topic says, as JSON values."""
-    return {
-        "note": view.note,
-        "rows": [
-            {
-                **deep(row),
-                "quantiles_bps": {str(p): value for p, value in row.quantiles_bps.items()},
-            }
-            for row in view.rows
-        ],
-        "legs": [flat(leg) for leg in view.legs],
-        "hypotheses": [deep(it) for it in view.hypotheses],
-    }
+@dataclass(frozen=True)
+class StreamsSummary:
+    """What each protocol gave beside each load, of a run of streams; null for others."""
+
+    note: str
+    rows: tuple[Stream, ...]
+    legs: tuple[Leg, ...]
+    hypotheses: tuple[Hypothesis, ...]
+
+
+def summary(view: Streams) -> StreamsSummary:
+    """Return what the topic says."""
+    return StreamsSummary(view.note, view.rows, view.legs, view.hypotheses)

@@ -12,7 +12,7 @@ from unruly.topics.streams.words import cores
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unruly.topics.streams.model import End, Leg, Stream
+    from unruly.topics.streams.model import End, Leg, Stream, Verdict
 
 SATURATED_LEAST: Final = 0.90
 """Of the link, as payload: headers of 2,000-byte messages take 4 to 6 % of it."""
@@ -32,7 +32,7 @@ def judged(rows: Sequence[Stream], legs: Sequence[Leg]) -> list[Stream]:
     return found
 
 
-def _judge(row: Stream, legs: Sequence[Leg], best: Stream | None) -> tuple[str, list[str]]:
+def _judge(row: Stream, legs: Sequence[Leg], best: Stream | None) -> tuple[Verdict, list[str]]:
     failed = [leg for leg in legs if leg.failed]
     if len(failed) == len(legs):
         return "failed", list(dict.fromkeys(why for leg in failed for why in leg.failed))
