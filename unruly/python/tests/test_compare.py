@@ -152,6 +152,7 @@ def test_failures_are_a_difference_of_their_own(tmp_path):
     [
         (["{run}"], "one side"),
         (["{run}", "{run}2", "--latency", "wall"], "is 'wall'"),
+        (["{run}", "--factor", "x", "--latency", "wall"], "is 'wall'"),
         (["{run}", "{run}2", "--allowance", "-1"], "is -1.0"),
         (["{run}", "{run}2", "--factor", "x"], "several runs"),
         (["{run}", "nowhere"], "no such directory"),

@@ -189,8 +189,8 @@ def compare(
         Fewer than two sides, or nothing that both have.
     """
     _check(sides, allowance)
-    _known(latency)
-    samples = [[_samples(run, latency) for run in side.runs] for side in sides]
+    known = _known(latency)
+    samples = [[_samples(run, known) for run in side.runs] for side in sides]
     raw, left_out = [], []
     for place in range(1, len(sides)):
         found, missing = _matched(sides[0], samples[0], sides[place], samples[place], op)
@@ -204,7 +204,7 @@ def compare(
             "`unruly verdict` lists the measured operations",
         )
     judged = [_judge(sides[0].name, name, key, runs, allowance) for name, key, runs in raw]
-    return Comparison(_known(latency), allowance, tuple(_holm(judged)), tuple(left_out))
+    return Comparison(known, allowance, tuple(_holm(judged)), tuple(left_out))
 
 
 def compare_levels(
@@ -217,10 +217,11 @@ def compare_levels(
     Raises
     ------
     ComparisonError
-        The run has no such factor, or one level of it.
+        The run has no such factor, or one level of it, or there is no such latency.
     """
+    known = _known(latency)
     levels, others = _levels(run, factor)
-    samples = _samples(run, latency, by_repeat=True)
+    samples = _samples(run, known, by_repeat=True)
     found: dict[str, dict[Any, Sample]] = defaultdict(dict)
     for (cell, name, repeat), sample in samples.items():
         if op in (None, name) and cell in levels:
@@ -240,7 +241,7 @@ def compare_levels(
         raise ComparisonError(
             run.path, f"has nothing to compare over {factor}", "cells of two levels", "more cells"
         )
-    return Comparison(_known(latency), ALLOWANCE, tuple(_holm(judged)), ())
+    return Comparison(known, ALLOWANCE, tuple(_holm(judged)), ())
 
 
 def judge_samples(a: str, b: str, held_a: list[Sample], held_b: list[Sample]) -> Compared:
@@ -279,7 +280,7 @@ def _levels(run: Run, factor: str) -> tuple[dict[str, str], dict[str, str]]:
     return levels, others
 
 
-def _samples(run: Run, latency: str, *, by_repeat: bool = False) -> dict[Any, Sample]:
+def _samples(run: Run, latency: Latency, *, by_repeat: bool = False) -> dict[Any, Sample]:
     """Every (cell, op) of a run, or every (cell, op, repeat)."""
     context = Context.of(run, lambda _: None)
     found: dict[Any, Sample] = {}
