@@ -25,7 +25,7 @@ CHECKER := target/linearizability
 JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup hook build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
-	test-flurry test-seeds test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
+	transcripts test-flurry test-seeds test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
 	mutations mutations-today mutations-all e2e-services chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs site test-site \
 	demo check jvm test-jvm
 
@@ -109,6 +109,10 @@ compile-benches: ## Compile the Rust benchmarks, with clippy
 
 test-rust: ## Rust tests
 	$(CARGO_TEST)
+
+transcripts: ## Write the transcripts of Flurry's protocol anew, after a change on purpose; read their diff
+	UPDATE_TRANSCRIPTS=1 $(CARGO_TEST) --test transcripts
+	git diff --stat -- flurry/crates/core/tests/transcripts
 
 $(SIM): FORCE
 	$(CARGO_TEST) --no-run
