@@ -7,7 +7,7 @@ use bytes::Bytes;
 use flurry_core::config::Level;
 use flurry_core::key_value::{Condition, Operation};
 use flurry_core::message::Message;
-use unruly_trace::{Record, SCHEMA_VERSION, SpoolHeader, Status};
+use unruly_trace::{ColumnNs, Record, SCHEMA_VERSION, SpoolHeader, Status};
 
 use crate::cluster::{Cluster, server};
 
@@ -83,7 +83,7 @@ pub(crate) fn spool() -> Result<Vec<u8>> {
     header.write(&mut bytes).context("a header")?;
     for (request, status) in (0..).zip([Status::Ok, Status::Lost, Status::Behind]) {
         Record {
-            intended_ns: 1_000 * i64::try_from(request)?,
+            intended_ns: ColumnNs(1_000 * i64::try_from(request)?),
             request,
             status,
             provisional: request == 1,

@@ -301,7 +301,7 @@ fn answers(store: &str, input: &[u8]) -> String {
     let made = driver(&Settings {
         store,
         transport: drive.transport,
-        timeout_ns: 1_000_000_000,
+        timeout_ns: unruly_trace::DurationNs::seconds(1),
         password: None,
         own: None,
     });
@@ -320,7 +320,7 @@ fn answers(store: &str, input: &[u8]) -> String {
         let outgoing = Outgoing {
             request,
             session,
-            intended_ns: 0,
+            intended_ns: unruly_trace::MonoNs(0),
             operation,
         };
         target.encode(&outgoing, &mut out);

@@ -12,17 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct MonoNs(pub i64);
-
-/// Nanoseconds of `CLOCK_BOOTTIME`: time since the machine booted, the same in all its processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BootNs(pub i64);
-
-/// Nanoseconds of `CLOCK_REALTIME`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct WallNs(pub i64);
+use crate::instant::{BootNs, ColumnNs, DurationNs, MonoNs, WallNs};
 
 /// By how much the wall clock was stepped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +20,7 @@ pub struct StepNs(pub i64);
 
 /// A wall clock that moves by more than this against the monotonic clock within a second was
 /// stepped: a slew is at most 500 ppm, which is 0.5 ms, and reading the pair costs microseconds.
-const STEP_MIN_NS: i64 = 1_000_000;
+const STEP_MIN: DurationNs = DurationNs::millis(1);
 
 /// Marks "between two pairs a step happened" in the shared offset.
 const UNKNOWN: i64 = i64::MIN;
@@ -62,9 +52,9 @@ fn read(clock: ClockId) -> i64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockPair {
     /// The monotonic clock.
-    pub mono_ns: i64,
+    pub mono_ns: MonoNs,
     /// The wall clock at that instant.
-    pub wall_ns: i64,
+    pub wall_ns: WallNs,
 }
 
 impl ClockPair {
@@ -72,16 +62,16 @@ impl ClockPair {
     #[must_use]
     pub fn now() -> Self {
         let mut best = (
-            i64::MAX,
+            DurationNs(i64::MAX),
             Self {
-                mono_ns: 0,
-                wall_ns: 0,
+                mono_ns: MonoNs(0),
+                wall_ns: WallNs(0),
             },
         );
         for _ in 0..3 {
-            let before = monotonic().0;
-            let wall_ns = wall().0;
-            let width = monotonic().0 - before;
+            let before = monotonic();
+            let wall_ns = wall();
+            let width = monotonic() - before;
             if width < best.0 {
                 best = (
                     width,
@@ -95,8 +85,17 @@ impl ClockPair {
         best.1
     }
 
-    fn offset_ns(self) -> i64 {
-        self.wall_ns - self.mono_ns
+    /// Returns by how much the wall clock is ahead of the monotonic clock, in nanoseconds. It is
+    /// the one number that leads from one clock to another.
+    #[must_use]
+    pub fn offset_ns(self) -> i64 {
+        self.wall_ns.0 - self.mono_ns.0
+    }
+
+    /// Returns this instant in the columns of a run that begins with it.
+    #[must_use]
+    pub fn column_ns(self) -> ColumnNs {
+        ColumnNs(self.wall_ns.0)
     }
 }
 
@@ -125,20 +124,20 @@ impl Clock {
 
     /// Column time of a monotonic instant.
     #[must_use]
-    pub fn column(&self, mono: MonoNs) -> i64 {
-        self.origin.wall_ns + (mono.0 - self.origin.mono_ns)
+    pub fn column(&self, mono: MonoNs) -> ColumnNs {
+        self.origin.column_ns() + (mono - self.origin.mono_ns)
     }
 
     /// Column time now.
     #[must_use]
-    pub fn column_now(&self) -> i64 {
+    pub fn column_now(&self) -> ColumnNs {
         self.column(monotonic())
     }
 
     /// Column time of a kernel stamp (`CLOCK_REALTIME`); `None` when it is missing (0) or when a
     /// step makes it ambiguous.
     #[must_use]
-    pub fn column_of_kernel_stamp(&self, stamp: WallNs) -> Option<i64> {
+    pub fn column_of_kernel_stamp(&self, stamp: WallNs) -> Option<ColumnNs> {
         let offset_ns = self.latest_offset_ns.load(Ordering::Relaxed);
         if stamp.0 == 0 || offset_ns == UNKNOWN {
             return None;
@@ -168,7 +167,7 @@ impl ClockWatch {
     pub fn observe(&mut self, pair: ClockPair) -> Option<StepNs> {
         let moved = pair.offset_ns() - self.last.offset_ns();
         self.last = pair;
-        let stepped = moved.abs() > STEP_MIN_NS;
+        let stepped = moved.abs() > STEP_MIN.0;
         // For one period after a step stamps may come from either side of it.
         let offset_ns = if stepped { UNKNOWN } else { pair.offset_ns() };
         self.clock
@@ -183,14 +182,14 @@ mod tests {
     use super::*;
 
     const ORIGIN: ClockPair = ClockPair {
-        mono_ns: 1_000,
-        wall_ns: 5_000_000_000,
+        mono_ns: MonoNs(1_000),
+        wall_ns: WallNs(5_000_000_000),
     };
 
     #[test]
     fn columns_follow_the_monotonic_clock_from_the_wall_clock_of_the_start() {
         let clock = Clock::new(ORIGIN);
-        assert_eq!(clock.column(MonoNs(1_500)), 5_000_000_500);
+        assert_eq!(clock.column(MonoNs(1_500)), ColumnNs(5_000_000_500));
     }
 
     #[test]
@@ -198,7 +197,7 @@ mod tests {
         let clock = Clock::new(ORIGIN);
         assert_eq!(
             clock.column_of_kernel_stamp(WallNs(5_000_000_250)),
-            Some(5_000_000_250)
+            Some(ColumnNs(5_000_000_250))
         );
         assert_eq!(clock.column_of_kernel_stamp(WallNs(0)), None);
     }
@@ -207,32 +206,29 @@ mod tests {
     fn a_step_is_reported_once_and_stamps_are_null_until_the_next_pair() {
         let clock = Clock::new(ORIGIN);
         let mut watch = ClockWatch::new(&clock);
-        let second = 1_000_000_000;
+        let second = DurationNs::seconds(1);
         let stepped = ClockPair {
             mono_ns: ORIGIN.mono_ns + second,
-            wall_ns: ORIGIN.wall_ns + second + 3_000_000_000,
+            wall_ns: ORIGIN.wall_ns + second + DurationNs::seconds(3),
         };
         assert_eq!(watch.observe(stepped), Some(StepNs(3_000_000_000)));
-        assert_eq!(clock.column_of_kernel_stamp(WallNs(stepped.wall_ns)), None);
+        assert_eq!(clock.column_of_kernel_stamp(stepped.wall_ns), None);
         let after = ClockPair {
             mono_ns: stepped.mono_ns + second,
             wall_ns: stepped.wall_ns + second,
         };
         assert_eq!(watch.observe(after), None);
         // The stamp is three seconds ahead by the wall clock, the column is not.
-        let expected = clock.column(MonoNs(after.mono_ns));
-        assert_eq!(
-            clock.column_of_kernel_stamp(WallNs(after.wall_ns)),
-            Some(expected)
-        );
+        let expected = clock.column(after.mono_ns);
+        assert_eq!(clock.column_of_kernel_stamp(after.wall_ns), Some(expected));
     }
 
     #[test]
     fn a_slew_is_not_a_step() {
         let mut watch = ClockWatch::new(&Clock::new(ORIGIN));
         let slewed = ClockPair {
-            mono_ns: ORIGIN.mono_ns + 1_000_000_000,
-            wall_ns: ORIGIN.wall_ns + 1_000_500_000,
+            mono_ns: ORIGIN.mono_ns + DurationNs(1_000_000_000),
+            wall_ns: ORIGIN.wall_ns + DurationNs(1_000_500_000),
         };
         assert_eq!(watch.observe(slewed), None);
     }

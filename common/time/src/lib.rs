@@ -4,8 +4,8 @@
 //! and a lease the latter, so each has a type.
 
 mod clock;
+mod instant;
 pub mod stamp;
 
-pub use clock::{
-    BootNs, Clock, ClockPair, ClockWatch, MonoNs, StepNs, WallNs, boot, monotonic, wall,
-};
+pub use clock::{Clock, ClockPair, ClockWatch, StepNs, boot, monotonic, wall};
+pub use instant::{BootNs, ColumnNs, DurationNs, MonoNs, WallNs};

@@ -8,7 +8,7 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrStorage, TimestampingFlag, recvmsg, setsockopt, sockopt,
 };
 
-use crate::clock::WallNs;
+use crate::instant::WallNs;
 
 /// What one receive call brought.
 #[derive(Debug, Clone, Copy)]

@@ -71,7 +71,7 @@ pub(super) struct Bench {
 /// What came of the operations of one kind, in one session.
 #[derive(Debug, Default)]
 struct Tally {
-    took_ns: Vec<u64>,
+    took: Vec<Duration>,
     failed: BTreeMap<&'static str, u64>,
 }
 
@@ -167,9 +167,12 @@ impl Bench {
         Ok(())
     }
 
-    fn recording(&self, noise_ns: Option<i64>) -> Result<(PathBuf, Option<Recording>)> {
+    fn recording(
+        &self,
+        noise_ns: Option<unruly_trace::DurationNs>,
+    ) -> Result<(PathBuf, Option<Recording>)> {
         let origin = ClockPair::now();
-        let usual = || PathBuf::from("runs").join(format!("flurry-{}", utc(origin.wall_ns)));
+        let usual = || PathBuf::from("runs").join(format!("flurry-{}", utc(origin.wall_ns.0)));
         let directory = self.output.clone().unwrap_or_else(usual);
         if self.no_log {
             return Ok((directory, None));
@@ -228,7 +231,7 @@ fn load(work: &Work, sessions: &[Client]) -> Tallies {
         for session in running {
             for (kind, tally) in session.join().unwrap_or_default() {
                 let sum = all.entry(kind).or_default();
-                sum.took_ns.extend(tally.took_ns);
+                sum.took.extend(tally.took);
                 for (why, count) in tally.failed {
                     *sum.failed.entry(why).or_default() += count;
                 }
@@ -317,9 +320,7 @@ fn note(tallies: &mut Tallies, work: &Work, kind: (bool, usize), wanted: Instant
     }
     let tally = tallies.entry(kind).or_default();
     match end {
-        Ok(took) => tally
-            .took_ns
-            .push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)),
+        Ok(took) => tally.took.push(took),
         Err(why) => *tally.failed.entry(why).or_default() += 1,
     }
 }
@@ -420,7 +421,7 @@ fn table(work: &Work, tallies: &Tallies) -> Result<()> {
         "op", "level", "answered", "p50", "p99", "p99.9", "max"
     )];
     for ((writes, level), tally) in tallies {
-        let mut took = tally.took_ns.clone();
+        let mut took = tally.took.clone();
         took.sort_unstable();
         let shown = |share: f64| quantile(&took, share).map_or_else(|| "-".to_owned(), time);
         let failed: Vec<String> = tally
@@ -448,7 +449,7 @@ fn table(work: &Work, tallies: &Tallies) -> Result<()> {
 }
 
 /// The exact quantile, where at least one value is expected beyond it.
-fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
+fn quantile(sorted: &[Duration], share: f64) -> Option<Duration> {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -465,9 +466,9 @@ fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
     sorted.get(rank.max(1) - 1).copied()
 }
 
-fn time(ns: u64) -> String {
+fn time(took: Duration) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-    let micros = ns as f64 / 1e3;
+    let micros = took.as_nanos() as f64 / 1e3;
     if micros < 1_000.0 {
         format!("{micros:.1} us")
     } else {
@@ -481,10 +482,10 @@ mod tests {
 
     #[test]
     fn a_quantile_is_shown_only_where_the_sample_allows_it() {
-        let sorted: Vec<u64> = (1..=1_000).collect();
-        assert_eq!(quantile(&sorted, 0.5), Some(500));
-        assert_eq!(quantile(&sorted, 0.99), Some(990));
-        assert_eq!(quantile(&sorted, 0.999), Some(999));
+        let sorted: Vec<Duration> = (1..=1_000).map(Duration::from_nanos).collect();
+        assert_eq!(quantile(&sorted, 0.5), Some(sorted[499]));
+        assert_eq!(quantile(&sorted, 0.99), Some(sorted[989]));
+        assert_eq!(quantile(&sorted, 0.999), Some(sorted[998]));
         assert_eq!(quantile(&sorted[..999], 0.999), None);
         assert_eq!(quantile(&[], 0.5), None);
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use flurry_core::id::Sequence;
 use flurry_core::log::Arrival;
-use unruly_time::WallNs;
+use unruly_time::{ColumnNs, WallNs};
 
 use crate::Error;
 
@@ -21,8 +21,8 @@ pub trait Arrivals: fmt::Debug + Send + Sync {
 
 /// The log of one client. The client calls it on its own thread and drops it when it closes.
 pub trait ArrivalLog: fmt::Debug + Send {
-    /// Returns a stamp of the kernel on the log's axis, in ns; 0 if it is not known.
-    fn stamp(&self, stamp: WallNs) -> i64;
+    /// Returns a stamp of the kernel on the log's axis; 0 if it is not known.
+    fn stamp(&self, stamp: WallNs) -> ColumnNs;
 
     /// Notes that an operation is on its way: at least one copy of it will end.
     fn asked(&mut self, sequence: Sequence);

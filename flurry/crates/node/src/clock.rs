@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use flurry_core::id::{MonoNs, WallNs};
+use unruly_time::DurationNs;
 
 /// Time since the machine booted, the same in all processes of a machine.
 pub(crate) fn now() -> MonoNs {
@@ -16,37 +17,38 @@ pub(crate) fn now() -> MonoNs {
 
 /// How far the wall clock may move against the boot clock from one look to the next. Setting a clock
 /// right by steps stays below it; a suspended machine does not.
-const JUMP_NS: i64 = 250_000_000;
+const JUMP: DurationNs = DurationNs::millis(250);
 
 /// Notices jumps between the two clocks.
 #[derive(Debug, Default)]
 pub(crate) struct JumpWatch {
-    apart_ns: Option<i64>,
+    /// By how many nanoseconds the wall clock is ahead of the boot clock.
+    apart: Option<i64>,
 }
 
 impl JumpWatch {
     /// By how much the wall clock has jumped since the last look, if it has.
-    pub(crate) fn look(&mut self) -> Option<i64> {
+    pub(crate) fn look(&mut self) -> Option<DurationNs> {
         self.confirmed(|| (now(), wall()))
     }
 
     /// A stall between the readings of the two clocks looks like a jump, so a jump is read twice.
-    fn confirmed(&mut self, mut read: impl FnMut() -> (MonoNs, WallNs)) -> Option<i64> {
-        let before = self.apart_ns;
+    fn confirmed(&mut self, mut read: impl FnMut() -> (MonoNs, WallNs)) -> Option<DurationNs> {
+        let before = self.apart;
         let (at, wall) = read();
         self.seen(at, wall)?;
-        self.apart_ns = before;
+        self.apart = before;
         let (at, wall) = read();
         self.seen(at, wall)
     }
 
-    fn seen(&mut self, now: MonoNs, wall: WallNs) -> Option<i64> {
-        let apart_ns = wall
+    fn seen(&mut self, now: MonoNs, wall: WallNs) -> Option<DurationNs> {
+        let apart = wall
             .0
             .saturating_sub(i64::try_from(now.0).unwrap_or(i64::MAX));
-        let before = self.apart_ns.replace(apart_ns)?;
-        let jump_ns = apart_ns.saturating_sub(before);
-        (jump_ns.abs() > JUMP_NS).then_some(jump_ns)
+        let before = self.apart.replace(apart)?;
+        let jump = DurationNs(apart.saturating_sub(before));
+        (jump.abs() > JUMP).then_some(jump)
     }
 }
 
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(watch.seen(at(0), wall(0)), None, "nothing is known before");
         assert_eq!(watch.seen(at(1_000), wall(1_001)), None, "slewed");
         let slept = watch.seen(at(1_010), wall(6_011));
-        assert_eq!(slept, Some(5_000_000_000), "the machine slept");
+        assert_eq!(slept, Some(DurationNs::seconds(5)), "the machine slept");
         assert_eq!(watch.seen(at(1_020), wall(6_021)), None);
         assert!(watch.seen(at(1_030), wall(31)).is_some(), "set back");
     }
@@ -102,6 +104,6 @@ mod tests {
         assert_eq!(stalled.next(), None, "the second was read twice");
         let mut jumped = [pair(2_000, 7_000), pair(2_001, 7_001)].into_iter();
         let jump = watch.confirmed(|| jumped.next().unwrap());
-        assert_eq!(jump, Some(5_000_000_000));
+        assert_eq!(jump, Some(DurationNs::seconds(5)));
     }
 }

@@ -175,29 +175,29 @@ impl Drop for Node {
 /// How long a thread waits, over windows that are short beside a change of load.
 struct Load {
     began: MonoNs,
-    idle_ns: u64,
+    idle: DurationNs,
 }
 
 impl Load {
-    const WINDOW_NS: u64 = 20_000_000;
+    const WINDOW: DurationNs = DurationNs::millis(20);
 
     fn new(now: MonoNs) -> Self {
         Self {
             began: now,
-            idle_ns: 0,
+            idle: DurationNs(0),
         }
     }
 
     /// Notes a wait. At the end of a window says for how much of it the thread was busy, in 255ths.
     fn waited(&mut self, from: MonoNs, to: MonoNs) -> Option<u8> {
-        self.idle_ns += to.since(from).0;
-        let window_ns = to.since(self.began).0;
-        if window_ns < Self::WINDOW_NS {
+        self.idle.0 += to.since(from).0;
+        let window = to.since(self.began);
+        if window < Self::WINDOW {
             return None;
         }
-        let busy_ns = window_ns.saturating_sub(self.idle_ns);
+        let busy_ns = window.0.saturating_sub(self.idle.0);
         *self = Self::new(to);
-        u8::try_from(busy_ns * 255 / window_ns).ok()
+        u8::try_from(busy_ns * 255 / window.0).ok()
     }
 }
 
@@ -208,9 +208,9 @@ pub(crate) fn due(link: &Link, part: &impl Part) -> MonoNs {
 
 /// Has the part let go of what depends on time if the clocks have jumped.
 fn watch_clocks(link: &mut Link, part: &mut impl Part) -> Result<(), Error> {
-    if let Some(jump_ns) = link.clocks().look() {
+    if let Some(jump) = link.clocks().look() {
         let now = clock::now();
-        let jump_ms = jump_ns / 1_000_000;
+        let jump_ms = jump / unruly_time::DurationNs::millis(1);
         warn!(jump_ms, "the clock has jumped, or the machine slept");
         part.clock_jumped(now);
         part.carry_out(now, link)?;

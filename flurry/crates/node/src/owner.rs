@@ -498,7 +498,7 @@ impl<C: Caller> Part for Owner<C> {
         }
         match message {
             Message::Reply(_) | Message::Control(Control::Config(_)) => {
-                let stamp = self.log.as_ref().map_or(0, |log| log.stamp(stamp));
+                let stamp = self.log.as_ref().map_or(0, |log| log.stamp(stamp).0);
                 self.router.handle_message(now, message, stamp);
                 if let Some(config) = self.router.config() {
                     self.portal.noticed(now, config);

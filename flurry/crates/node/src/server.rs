@@ -12,7 +12,7 @@ use flurry_core::machine::StateMachine;
 use flurry_core::message::{Life, Message};
 use flurry_core::server::{self, ServerParams};
 use tracing::{info, warn};
-use unruly_time::{Clock, ClockPair, ClockWatch};
+use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs};
 
 use crate::address::{Allowed, Controllers};
 use crate::disk::{DiskThread, ServerDisk, ShardDisk};
@@ -275,8 +275,8 @@ struct Stamps {
     watch: ClockWatch,
     watched: MonoNs,
     request: Option<OperationId>,
-    kernel_received_ns: i64,
-    received_ns: i64,
+    kernel_received_ns: ColumnNs,
+    received_ns: ColumnNs,
 }
 
 impl Stamps {
@@ -287,8 +287,8 @@ impl Stamps {
             watched: MonoNs(0),
             clock,
             request: None,
-            kernel_received_ns: 0,
-            received_ns: 0,
+            kernel_received_ns: ColumnNs(0),
+            received_ns: ColumnNs(0),
         }
     }
 
@@ -308,7 +308,10 @@ impl Stamps {
         };
         self.request = Some(copy.request.id);
         self.received_ns = self.clock.column_now();
-        self.kernel_received_ns = self.clock.column_of_kernel_stamp(letter.stamp).unwrap_or(0);
+        self.kernel_received_ns = self
+            .clock
+            .column_of_kernel_stamp(letter.stamp)
+            .unwrap_or_default();
     }
 
     /// Sets the time stamps of a reply. A reply that waited for another event carries only the time at
@@ -317,9 +320,9 @@ impl Stamps {
         if let Message::Reply(reply) = message {
             let sent_ns = self.clock.column_now();
             reply.stamps = if self.request == Some(reply.id) {
-                [self.kernel_received_ns, self.received_ns, sent_ns]
+                [self.kernel_received_ns.0, self.received_ns.0, sent_ns.0]
             } else {
-                [0, 0, sent_ns]
+                [0, 0, sent_ns.0]
             };
         }
     }

@@ -30,9 +30,9 @@ use flurry_core::log::{Arrival, CopyEnd};
 use flurry_core::portal::number_of;
 use unruly_time::WallNs;
 use unruly_trace::{
-    Cell, Clock, ClockPair, Counts, Host, Manifest, NULL_NS, Process, Record, Recorder,
-    RecorderOptions, Requests, RunLock, RunStatus, SCHEMA_VERSION, SPOOL_ROWS_MAX, SpoolHeader,
-    Tool, TraceError,
+    Cell, Clock, ClockPair, ColumnNs, Counts, DurationNs, Host, Manifest, NULL_NS, Process, Record,
+    Recorder, RecorderOptions, Requests, RunLock, RunStatus, SCHEMA_VERSION, SPOOL_ROWS_MAX,
+    SpoolHeader, Tool, TraceError,
 };
 
 const CELL: &str = "all";
@@ -88,7 +88,7 @@ struct Inner {
     clock: Clock,
     about: About,
     /// Rows of operations that were wanted before this are of the warm-up.
-    measured_from_ns: i64,
+    measured_from_ns: ColumnNs,
     clients: AtomicU16,
     manifest: Mutex<Manifest>,
     /// What went wrong while logs were closed.
@@ -215,14 +215,15 @@ impl Arrivals for Recording {
     }
 }
 
-fn nanoseconds(span: Duration) -> i64 {
-    i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)
-}
-
 fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
     Manifest {
         schema: SCHEMA_VERSION,
-        run: format!("{}-{:x}-{}", about.name, origin.wall_ns, std::process::id()),
+        run: format!(
+            "{}-{:x}-{}",
+            about.name,
+            origin.wall_ns.0,
+            std::process::id()
+        ),
         name: about.name.clone(),
         tag: about.tag.clone(),
         tool: about.tool.clone(),
@@ -231,9 +232,9 @@ fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
         plan_sha256: String::new(),
         seed: about.seed,
         status: RunStatus::Running,
-        started_ns: origin.wall_ns.saturating_add(nanoseconds(about.warmup)),
+        started_ns: origin.column_ns().saturating_add(about.warmup.into()),
         ended_ns: None,
-        planned_ns: nanoseconds(about.duration),
+        planned_ns: about.duration.into(),
         missing: Vec::new(),
         broken: Vec::new(),
         hosts: vec![about.host.clone()],
@@ -259,9 +260,9 @@ struct Log {
 }
 
 impl ArrivalLog for Log {
-    fn stamp(&self, stamp: WallNs) -> i64 {
+    fn stamp(&self, stamp: WallNs) -> ColumnNs {
         let clock = &self.recording.0.clock;
-        clock.column_of_kernel_stamp(stamp).unwrap_or(0)
+        clock.column_of_kernel_stamp(stamp).unwrap_or_default()
     }
 
     fn asked(&mut self, sequence: Sequence) {
@@ -287,7 +288,7 @@ impl Log {
         let inner = &self.recording.0;
         let sequence = arrival.id.sequence;
         let column = |at: MonoNs| inner.clock.column(monotonic_of(at));
-        let known = |stamp: i64| if stamp == 0 { NULL_NS } else { stamp };
+        let known = |stamp: i64| if stamp == 0 { NULL_NS } else { ColumnNs(stamp) };
         let intended_ns = column(arrival.intended);
         let [
             server_kernel_received_ns,
@@ -375,20 +376,20 @@ fn status(end: CopyEnd) -> unruly_trace::Status {
 /// those of the boot clock. If a machine sleeps while it records, the later rows are late by the
 /// length of the sleep.
 fn monotonic_of(at: MonoNs) -> unruly_time::MonoNs {
-    static SLEPT_NS: OnceLock<i64> = OnceLock::new();
-    let slept_ns = *SLEPT_NS.get_or_init(slept_ns);
+    static SLEPT: OnceLock<DurationNs> = OnceLock::new();
+    let slept = *SLEPT.get_or_init(slept);
     let at_ns = i64::try_from(at.0).unwrap_or(i64::MAX);
-    unruly_time::MonoNs(at_ns.saturating_sub(slept_ns))
+    unruly_time::MonoNs(at_ns).saturating_sub(slept)
 }
 
 /// Returns how long the machine has slept since it booted. A delay between the two readings makes
 /// the difference larger, so the least of several is right.
-fn slept_ns() -> i64 {
+fn slept() -> DurationNs {
     let apart = |_| {
         let monotonic = unruly_time::monotonic().0;
         unruly_time::boot().0 - monotonic
     };
-    (0..16).map(apart).min().unwrap_or(0)
+    DurationNs((0..16).map(apart).min().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -399,8 +400,8 @@ mod tests {
     fn instants_keep_their_order_on_the_clock_of_the_trace() {
         let now = || MonoNs(u64::try_from(unruly_time::boot().0).unwrap());
         let (first, second) = (now(), now());
-        let apart_ns = monotonic_of(second).0 - monotonic_of(first).0;
-        assert_eq!(u64::try_from(apart_ns), Ok(second.0 - first.0));
+        let apart = monotonic_of(second) - monotonic_of(first);
+        assert_eq!(u64::try_from(apart.0), Ok(second.0 - first.0));
         assert!(monotonic_of(first).0 >= 0);
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use flurry_core::bugs::{Bug, plant};
+use flurry_core::id::{DurationNs, MonoNs};
 use flurry_sim::model::{BUGS, Explored, Found, PLANS, Plan, explore};
 use flurry_sim::run::{Summary, Violation, run, run_traced};
 
@@ -158,7 +159,7 @@ fn described(violation: &Violation, operations: u64) -> anyhow::Error {
     anyhow::anyhow!(
         "seed {} after {:.3} s: {}\nreplay it with: make sim SEED={} OPERATIONS={operations}",
         violation.seed,
-        Duration::from_nanos(violation.at_ns).as_secs_f64(),
+        Duration::from_nanos(violation.at.0).as_secs_f64(),
         violation.what,
         violation.seed,
     )
@@ -176,7 +177,7 @@ fn quietly(
             .unwrap_or_default();
         Err(Box::new(Violation {
             seed: 0,
-            at_ns: 0,
+            at: MonoNs(0),
             what: format!("an assertion failed: {what}"),
         }))
     })
@@ -188,7 +189,7 @@ struct Totals {
     answered: u64,
     checked: u64,
     delivered: u64,
-    virtual_ns: u64,
+    virtual_time: DurationNs,
 }
 
 impl Totals {
@@ -196,11 +197,11 @@ impl Totals {
         self.answered += other.answered;
         self.checked += other.checked;
         self.delivered += other.delivered;
-        self.virtual_ns += other.virtual_ns;
+        self.virtual_time.0 += other.virtual_time.0;
     }
 
     fn virtual_hours(&self) -> u64 {
-        self.virtual_ns / 3_600_000_000_000
+        self.virtual_time.0 / 3_600_000_000_000
     }
 }
 
@@ -210,7 +211,7 @@ impl From<Summary> for Totals {
             answered: it.answered,
             checked: it.checked,
             delivered: it.delivered,
-            virtual_ns: it.virtual_ns,
+            virtual_time: it.virtual_time,
         }
     }
 }

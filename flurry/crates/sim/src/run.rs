@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flurry_core::id::{Epoch, Key, SessionId};
+use flurry_core::id::{DurationNs, Epoch, Key, MonoNs, SessionId};
 use flurry_core::message::State;
 
 use crate::operator;
@@ -31,7 +31,7 @@ pub struct Summary {
     /// Messages delivered.
     pub delivered: u64,
     /// Virtual time.
-    pub virtual_ns: u64,
+    pub virtual_time: DurationNs,
     /// Hash of the trace.
     pub hash: u64,
     /// Number of times that owners received each outcome.
@@ -43,8 +43,8 @@ pub struct Summary {
 pub struct Violation {
     /// Seed.
     pub seed: u64,
-    /// Virtual time, in nanoseconds.
-    pub at_ns: u64,
+    /// Virtual time.
+    pub at: MonoNs,
     /// Description.
     pub what: String,
 }
@@ -119,7 +119,7 @@ pub fn run_traced(seed: u64, operations: u64, trace: bool) -> Result<Summary, Bo
         answered: workload.answered,
         checked: workload.checked(),
         delivered: world.delivered,
-        virtual_ns: world.now,
+        virtual_time: DurationNs(world.now),
         hash: world.hash(),
         outcomes: workload.outcomes,
     })
@@ -130,7 +130,7 @@ fn check(seed: u64, world: &World) -> Result<(), Box<Violation>> {
         None => Ok(()),
         Some(what) => Err(Box::new(Violation {
             seed,
-            at_ns: world.now,
+            at: MonoNs(world.now),
             what: what.clone(),
         })),
     }

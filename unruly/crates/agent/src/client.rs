@@ -5,7 +5,9 @@ use unruly_load::{
     Bins, Control, Ending, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Phases,
     Sessions, Source, Target, Work,
 };
-use unruly_trace::{Counts, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic};
+use unruly_trace::{
+    Counts, DurationNs, MonoNs, Recorder, RecorderOptions, SPOOL_ROWS_MAX, monotonic,
+};
 
 use crate::control::{Bin, ProgressLine, Report, report};
 use crate::events::Events;
@@ -34,7 +36,7 @@ const LOAD_FAILURES_MAX: u64 = 100;
 
 /// Time that a late generator has at least, after the end of its schedule, to send the remaining
 /// requests.
-const LATE_NS: i64 = 2_000_000_000;
+const LATE: DurationNs = DurationNs::seconds(2);
 
 /// The report of a requesting process at its end.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ impl Client<'_> {
     pub(crate) fn run(
         mut self,
         events: &mut Events,
-        source: impl FnOnce(i64) -> Box<dyn Source>,
+        source: impl FnOnce(MonoNs) -> Box<dyn Source>,
     ) -> Result<Option<ClientReport>> {
         let mut recorder = Recorder::start(RecorderOptions {
             directory: self.ground.directory.to_owned(),
@@ -110,7 +112,7 @@ impl Client<'_> {
             }
             if self.ground.inbox.is_stopped() {
                 Control::Stop
-            } else if monotonic().0 > latest_ns {
+            } else if monotonic() > latest_ns {
                 Control::Abandon
             } else {
                 Control::Continue
@@ -132,17 +134,17 @@ impl Client<'_> {
 
     /// When a request that was not sent yet is not sent any more: a timeout after the schedule's end
     /// nobody would wait for its answer.
-    fn latest_ns(&self, start_ns: i64) -> i64 {
+    fn latest_ns(&self, start_ns: MonoNs) -> MonoNs {
         let run = &self.ground.job.plan.run;
         let end_ns = Phases::new(start_ns, run.warmup, run.duration).end_ns;
-        end_ns.saturating_add(self.options.timeout_ns.max(LATE_NS))
+        end_ns.saturating_add(self.options.timeout_ns.max(LATE))
     }
 
     /// Has every key written once, before the run begins.
     fn load(&self, engine: &mut Engine<'_>, keys: u64, sessions: Sessions) -> Result<()> {
         let most = LOAD_FAILURES_MAX.max(keys / 100);
         let mut tries_failed = 0;
-        let mut source = LoadSource::new(keys, sessions, monotonic().0);
+        let mut source = LoadSource::new(keys, sessions, monotonic());
         engine.run(&mut source, &mut |live, recorder| {
             tries_failed += live.failed.values().sum::<u64>();
             say_progress(live, recorder, &self.ops);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
-use unruly_trace::{Clock, MonoNs, Table, TableSpool};
+use unruly_trace::{Clock, ColumnNs, DurationNs, MonoNs, Table, TableSpool};
 
 use crate::client::say_done;
 use crate::events::Events;
@@ -31,15 +31,15 @@ pub(crate) struct Collections<'a> {
 /// What it had done by then since the virtual machine began.
 #[derive(Debug, Clone, Copy)]
 struct Sums {
-    at_ns: i64,
+    at_ns: MonoNs,
     collections: i64,
-    collection_ns: i64,
-    load_cpu_ns: Option<i64>,
+    collection_ns: DurationNs,
+    load_cpu_ns: Option<DurationNs>,
 }
 
 /// What a competing load cost between two looks.
 pub(crate) struct Spent {
-    times: (i64, i64),
+    times: (MonoNs, MonoNs),
     cost: Cost,
 }
 
@@ -56,12 +56,12 @@ struct Row<'a> {
     host: &'a str,
     process: &'a str,
     watched: &'a str,
-    started_ns: i64,
-    ended_ns: i64,
-    sampler_lag_ns: i64,
-    sampler_cost_ns: i64,
+    started_ns: ColumnNs,
+    ended_ns: ColumnNs,
+    sampler_lag_ns: DurationNs,
+    sampler_cost_ns: DurationNs,
     gc_count: i64,
-    gc_ns: i64,
+    gc_ns: DurationNs,
 }
 
 impl<'a> Collections<'a> {
@@ -107,10 +107,10 @@ impl<'a> Collections<'a> {
             host: &self.job.host,
             process: &self.job.name,
             watched: &self.job.name,
-            started_ns: self.clock.column(MonoNs(before.at_ns)),
-            ended_ns: self.clock.column(MonoNs(at_ns)),
-            sampler_lag_ns: 0,
-            sampler_cost_ns: 0,
+            started_ns: self.clock.column(before.at_ns),
+            ended_ns: self.clock.column(at_ns),
+            sampler_lag_ns: DurationNs::ZERO,
+            sampler_cost_ns: DurationNs::ZERO,
             gc_count: collections - before.collections,
             gc_ns: collection_ns - before.collection_ns,
         };
@@ -168,7 +168,7 @@ fn begin(ground: Ground<'_>) -> Result<Foreign, String> {
 }
 
 /// Listens until it is stopped. Returns why it ended before, if it did.
-fn listen(ground: Ground<'_>, mut foreign: Foreign, start_ns: i64) -> Result<Option<String>> {
+fn listen(ground: Ground<'_>, mut foreign: Foreign, start_ns: MonoNs) -> Result<Option<String>> {
     let mut rows = Rows::new(ground, "compete", start_ns);
     let mut collections = Collections::new(ground);
     let mut told = false;

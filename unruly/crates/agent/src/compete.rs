@@ -4,7 +4,7 @@
 
 use anyhow::{Result, ensure};
 use unruly_plan::{Compete, mix};
-use unruly_trace::monotonic;
+use unruly_trace::{DurationNs, MonoNs, monotonic};
 
 use crate::client::say_done;
 use crate::control::Inbox;
@@ -16,7 +16,7 @@ use crate::stream::{Flow, Rows, own_cores, own_cpu_ns};
 /// Lengths of a turn, busy and idle together: those of requests and of a scheduler's slices.
 const TURN_NS: std::ops::Range<u64> = 5_000_000..50_000_000;
 /// What it may be behind and still catch up. More would be an endless loop after each stall.
-const BEHIND_MAX_NS: i64 = 200_000_000;
+const BEHIND_MAX_NS: DurationNs = DurationNs::millis(200);
 /// How long it computes between two looks at its processor time.
 const BURST: u32 = 20_000;
 
@@ -43,7 +43,7 @@ pub(crate) fn run(ground: Ground<'_>, compete: &Compete, events: &mut Events) ->
     };
     if !inbox.stopped_until(start_ns) {
         let begun_ns = clock.column_now();
-        let mut rows = Rows::new(ground, "compete", monotonic().0);
+        let mut rows = Rows::new(ground, "compete", monotonic());
         hold(share, job, inbox, &mut rows)?;
         rows.write(Flow::default())?;
         rows.seal()?;
@@ -60,26 +60,26 @@ pub(crate) fn run(ground: Ground<'_>, compete: &Compete, events: &mut Events) ->
 
 /// Uses its share of a core until the runner stops it.
 fn hold(share: f64, job: &Job, inbox: &Inbox, rows: &mut Rows<'_>) -> Result<()> {
-    let mut owed = Owed::new(share, monotonic().0, own_cpu_ns());
+    let mut owed = Owed::new(share, monotonic(), own_cpu_ns());
     // Each process takes its turns at its own times.
     let own = format!("{}/{}", job.name, job.repeat);
     let seed = mix(job.plan.seed, crc32fast::hash(own.as_bytes()).into());
     for turn in 0.. {
         let drawn = mix(seed, turn);
         let turn_ns = TURN_NS.start + drawn % (TURN_NS.end - TURN_NS.start);
-        let end_ns = monotonic().0 + turn_ns.cast_signed();
+        let end_ns = monotonic() + DurationNs::from_unsigned(turn_ns);
         // Its share of the turn that begins, and what it was not given of those before.
         let until_cpu_ns = owed.until_cpu_ns(end_ns);
-        while own_cpu_ns() < until_cpu_ns && monotonic().0 < end_ns {
+        while own_cpu_ns() < until_cpu_ns && monotonic() < end_ns {
             compute();
         }
-        if monotonic().0 >= rows.due_ns() {
+        if monotonic() >= rows.due_ns() {
             rows.write(Flow::default())?;
         }
         if inbox.stopped_until(end_ns) {
             return Ok(());
         }
-        owed.forgive(monotonic().0, own_cpu_ns());
+        owed.forgive(monotonic(), own_cpu_ns());
     }
     Ok(())
 }
@@ -87,12 +87,12 @@ fn hold(share: f64, job: &Job, inbox: &Inbox, rows: &mut Rows<'_>) -> Result<()>
 /// How much of the processor a share comes to, from a beginning.
 struct Owed {
     share: f64,
-    since_ns: i64,
-    since_cpu_ns: i64,
+    since_ns: MonoNs,
+    since_cpu_ns: DurationNs,
 }
 
 impl Owed {
-    fn new(share: f64, since_ns: i64, since_cpu_ns: i64) -> Self {
+    fn new(share: f64, since_ns: MonoNs, since_cpu_ns: DurationNs) -> Self {
         Self {
             share,
             since_ns,
@@ -101,17 +101,17 @@ impl Owed {
     }
 
     /// The processor time that is to be used by then.
-    fn until_cpu_ns(&self, then_ns: i64) -> i64 {
+    fn until_cpu_ns(&self, then_ns: MonoNs) -> DurationNs {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a share of the time of a run"
         )]
-        let share_ns = ((then_ns - self.since_ns) as f64 * self.share) as i64;
-        self.since_cpu_ns + share_ns
+        let share_ns = ((then_ns - self.since_ns).0 as f64 * self.share) as i64;
+        self.since_cpu_ns + DurationNs(share_ns)
     }
 
     /// What was not given in time is not asked for for ever.
-    fn forgive(&mut self, now_ns: i64, cpu_ns: i64) {
+    fn forgive(&mut self, now_ns: MonoNs, cpu_ns: DurationNs) {
         let behind_ns = self.until_cpu_ns(now_ns) - cpu_ns;
         if behind_ns > BEHIND_MAX_NS {
             self.since_cpu_ns -= behind_ns - BEHIND_MAX_NS;
@@ -132,16 +132,22 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_the_share_of_the_time_that_went_by() {
-        let owed = Owed::new(0.25, 1_000, 70);
-        assert_eq!(owed.until_cpu_ns(5_000), 1_070);
+        let owed = Owed::new(0.25, MonoNs(1_000), DurationNs(70));
+        assert_eq!(owed.until_cpu_ns(MonoNs(5_000)), DurationNs(1_070));
     }
 
     #[test]
     fn what_was_not_given_is_caught_up_with_but_not_for_ever() {
-        let mut owed = Owed::new(0.5, 0, 0);
-        owed.forgive(1_000_000_000, 400_000_000);
-        assert_eq!(owed.until_cpu_ns(1_000_000_000), 500_000_000);
-        owed.forgive(10_000_000_000, 1_000_000_000);
-        assert_eq!(owed.until_cpu_ns(10_000_000_000), 1_200_000_000);
+        let mut owed = Owed::new(0.5, MonoNs(0), DurationNs(0));
+        owed.forgive(MonoNs(1_000_000_000), DurationNs::millis(400));
+        assert_eq!(
+            owed.until_cpu_ns(MonoNs(1_000_000_000)),
+            DurationNs::millis(500)
+        );
+        owed.forgive(MonoNs(10_000_000_000), DurationNs::seconds(1));
+        assert_eq!(
+            owed.until_cpu_ns(MonoNs(10_000_000_000)),
+            DurationNs::millis(1_200)
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use unruly_load::Wake;
-use unruly_trace::{ClockPair, Counts, monotonic};
+use unruly_trace::{ClockPair, Counts, DurationNs, MonoNs, monotonic};
 
 /// What a process says of itself before the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +58,10 @@ pub struct ProgressLine {
     pub failed: BTreeMap<String, u64>,
     /// Copies that are open.
     pub open: usize,
-    /// Response times in the last second, ns.
-    pub responses_ns: Vec<i64>,
-    /// The longest send lag in the last second, ns.
-    pub lag_ns: i64,
+    /// Response times in the last second.
+    pub responses_ns: Vec<DurationNs>,
+    /// The longest send lag in the last second.
+    pub lag_ns: DurationNs,
     /// Measured requests of the last second by bin, where the run ends when it knows enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bins: Vec<Bin>,
@@ -126,7 +126,7 @@ pub enum Message {
     /// Who takes part.
     Peers(Vec<PeerLine>),
     /// When to start, on this process's monotonic clock.
-    Start(i64),
+    Start(MonoNs),
     /// Send no more requests, and wait for the open ones.
     Finish,
     /// End now. A closed standard input means the same.
@@ -138,7 +138,7 @@ impl Message {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "peers" => serde_json::from_str(rest).ok().map(Self::Peers),
-            "start" => rest.trim().parse().ok().map(Self::Start),
+            "start" => rest.trim().parse().ok().map(|ns| Self::Start(MonoNs(ns))),
             "finish" => Some(Self::Finish),
             "stop" => Some(Self::Stop),
             _ => None,
@@ -207,7 +207,7 @@ impl Inbox {
     }
 
     /// Waits for the start.
-    pub(crate) fn start(&self) -> Result<Option<i64>> {
+    pub(crate) fn start(&self) -> Result<Option<MonoNs>> {
         match self.messages.recv() {
             Ok(Message::Start(start_ns)) => Ok(Some(start_ns)),
             Ok(Message::Finish | Message::Stop) | Err(_) => Ok(None),
@@ -220,7 +220,7 @@ impl Inbox {
     }
 
     /// Waits for the start while `meanwhile` does what must be done before it, again and again.
-    pub(crate) fn start_while(&self, mut meanwhile: impl FnMut()) -> Result<Option<i64>> {
+    pub(crate) fn start_while(&self, mut meanwhile: impl FnMut()) -> Result<Option<MonoNs>> {
         loop {
             match self.messages.try_recv() {
                 Ok(Message::Start(start_ns)) => return Ok(Some(start_ns)),
@@ -238,20 +238,19 @@ impl Inbox {
     }
 
     /// Waits for the end, at most until a monotonic instant. Returns whether it came.
-    pub(crate) fn stopped_until(&self, at_ns: i64) -> bool {
-        let left_ns = u64::try_from(at_ns - monotonic().0).unwrap_or(0);
-        self.stopped_within(Duration::from_nanos(left_ns))
+    pub(crate) fn stopped_until(&self, at_ns: MonoNs) -> bool {
+        self.stopped_within((at_ns - monotonic()).to_std())
     }
 
     /// Waits for the end, at most until a monotonic instant, with something to do in turns that take a while.
     /// Returns whether it came.
-    pub(crate) fn stopped_while(&self, at_ns: i64, mut turn: impl FnMut(Duration)) -> bool {
+    pub(crate) fn stopped_while(&self, at_ns: MonoNs, mut turn: impl FnMut(Duration)) -> bool {
         while !self.is_stopped() {
-            let left_ns = u64::try_from(at_ns - monotonic().0).unwrap_or(0);
-            if left_ns == 0 {
+            let left = (at_ns - monotonic()).to_std();
+            if left.is_zero() {
                 return false;
             }
-            turn(Duration::from_nanos(left_ns));
+            turn(left);
         }
         true
     }
@@ -316,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_words_are_understood_and_others_are_not() {
-        assert_eq!(Message::parse("start 12"), Some(Message::Start(12)));
+        assert_eq!(Message::parse("start 12"), Some(Message::Start(MonoNs(12))));
         assert_eq!(Message::parse("stop"), Some(Message::Stop));
         assert_eq!(Message::parse("finish"), Some(Message::Finish));
         assert_eq!(Message::parse("peers []"), Some(Message::Peers(Vec::new())));

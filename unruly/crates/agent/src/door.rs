@@ -9,8 +9,10 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use unruly_trace::{DurationNs, MonoNs};
+
 /// A stranger must say a valid request within this time.
-const STRANGER_TIMEOUT_NS: i64 = 5_000_000_000;
+const STRANGER_TIMEOUT_NS: DurationNs = DurationNs::seconds(5);
 /// Strangers at one time; one more closes the oldest.
 const STRANGERS_MAX: usize = 256;
 /// Connections at one time, of all kinds; each has a thread.
@@ -21,7 +23,7 @@ const CONNECTIONS_MAX: usize = 1024;
 pub(crate) struct Guest {
     pub(crate) stream: TcpStream,
     known: AtomicBool,
-    accepted_ns: i64,
+    accepted_ns: MonoNs,
     sending: Mutex<()>,
 }
 
@@ -61,7 +63,7 @@ pub(crate) struct Door {
 
 impl Door {
     /// Lets a connection in, under the number that [`Door::leave`] wants; `None` when it is full.
-    pub(crate) fn enter(&mut self, stream: TcpStream, now_ns: i64) -> Option<(u64, Arc<Guest>)> {
+    pub(crate) fn enter(&mut self, stream: TcpStream, now_ns: MonoNs) -> Option<(u64, Arc<Guest>)> {
         if self.guests.len() >= CONNECTIONS_MAX {
             self.refused += 1;
             return None;
@@ -92,14 +94,14 @@ impl Door {
     }
 
     /// Closes strangers that have been silent for too long. Returns when to look again.
-    pub(crate) fn close_silent_strangers(&self, now_ns: i64) -> Option<i64> {
+    pub(crate) fn close_silent_strangers(&self, now_ns: MonoNs) -> Option<MonoNs> {
         let mut next_ns = None;
         for guest in self.guests.values().filter(|guest| guest.is_stranger()) {
             let end_ns = guest.accepted_ns + STRANGER_TIMEOUT_NS;
             if end_ns <= now_ns {
                 guest.close();
             } else {
-                next_ns = Some(next_ns.map_or(end_ns, |next_ns: i64| next_ns.min(end_ns)));
+                next_ns = Some(next_ns.map_or(end_ns, |next_ns: MonoNs| next_ns.min(end_ns)));
             }
         }
         next_ns
@@ -133,7 +135,7 @@ mod tests {
         let mut door = Door::default();
         let mut enter = || {
             let (outside, inside) = pair(&listener);
-            (outside, door.enter(inside, 0).unwrap())
+            (outside, door.enter(inside, MonoNs(0)).unwrap())
         };
         let (mut peer, (_, guest)) = enter();
         guest.is_known_now();
@@ -148,9 +150,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut door = Door::default();
         let (mut outside, inside) = pair(&listener);
-        let (number, _) = door.enter(inside, 7).unwrap();
-        let end_ns = 7 + STRANGER_TIMEOUT_NS;
-        assert_eq!(door.close_silent_strangers(8), Some(end_ns));
+        let (number, _) = door.enter(inside, MonoNs(7)).unwrap();
+        let end_ns = MonoNs(7) + STRANGER_TIMEOUT_NS;
+        assert_eq!(door.close_silent_strangers(MonoNs(8)), Some(end_ns));
         assert!(!is_closed(&mut outside));
         assert_eq!(door.close_silent_strangers(end_ns), None);
         assert!(is_closed(&mut outside));

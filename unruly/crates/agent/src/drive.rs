@@ -12,7 +12,7 @@ use unruly_plan::{
     Arrivals, Drive, OperationKind, Portion, Schedule, Secret, Store, StoreLevel, Transport,
     times_ns,
 };
-use unruly_trace::Level;
+use unruly_trace::{DurationNs, Level};
 
 use crate::client::{Client, say_done};
 use crate::control::PeerLine;
@@ -24,7 +24,7 @@ use crate::tidy::Tidy;
 
 /// An open loop sleeps for pauses longer than this and spins for shorter ones: waking up takes
 /// tens of microseconds, which at thousands of requests a second is most of the pause.
-const SPIN_NS: i64 = 200_000;
+const SPIN: DurationNs = DurationNs(200_000);
 
 /// What is asked, and over which connections.
 struct Asked {
@@ -119,14 +119,18 @@ fn options(job: &Job, drive: &Drive, portion: Portion) -> EngineOptions {
         level: store.and_then(|it| it.level).map(level),
         timeout_ns,
         // The late reply of a store comes all the same, since its replies are in order.
-        linger_ns: if store.is_some() { timeout_ns } else { 0 },
+        linger_ns: if store.is_some() {
+            timeout_ns
+        } else {
+            DurationNs::ZERO
+        },
         in_flight: count(portion, drive.in_flight).max(1),
         retries: store.map_or(0, |it| it.retries),
         bins: job.plan.run.until.is_some(),
         spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
-            0
+            DurationNs::ZERO
         } else {
-            SPIN_NS
+            SPIN
         },
     }
 }

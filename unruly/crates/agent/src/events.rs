@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use unruly_trace::{Clock, Table, TableSpool};
+use unruly_trace::{Clock, ColumnNs, Table, TableSpool};
 
 use crate::job::Job;
 
@@ -25,8 +25,8 @@ struct EventRow<'a> {
     process: &'a str,
     kind: &'a str,
     detail: Option<&'a str>,
-    started_ns: i64,
-    ended_ns: Option<i64>,
+    started_ns: ColumnNs,
+    ended_ns: Option<ColumnNs>,
 }
 
 impl Events {
@@ -41,7 +41,12 @@ impl Events {
     }
 
     /// Records an event. A full disk also stops the requests, which say so; nothing more to do here.
-    pub(crate) fn add(&mut self, kind: &str, detail: Option<&str>, at: (i64, Option<i64>)) {
+    pub(crate) fn add(
+        &mut self,
+        kind: &str,
+        detail: Option<&str>,
+        at: (ColumnNs, Option<ColumnNs>),
+    ) {
         let own = self.process.clone();
         self.add_of(&own, kind, detail, at);
     }
@@ -52,7 +57,7 @@ impl Events {
         process: &str,
         kind: &str,
         detail: Option<&str>,
-        at: (i64, Option<i64>),
+        at: (ColumnNs, Option<ColumnNs>),
     ) {
         let row = EventRow {
             cell: &self.cell,

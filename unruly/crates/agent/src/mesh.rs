@@ -8,8 +8,8 @@ use unruly_load::wire::Codec;
 use unruly_load::{
     EngineOptions, GroupRpc, MeshSource, Peer, Phases, Place, Target, bind_tcp, bind_udp,
 };
-use unruly_plan::{DurationNs, Mesh, Transport};
-use unruly_trace::Clock;
+use unruly_plan::{Mesh, Transport};
+use unruly_trace::{Clock, DurationNs};
 
 use crate::client::{Client, say_done};
 use crate::control::{PeerLine, Report, report};
@@ -129,8 +129,8 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
 pub(crate) type Reached = (Peer, Box<dyn Target>);
 
 /// Returns for how long after its scheduled time the engine knows a copy.
-pub(crate) fn longest_wait_ns(mesh: &Mesh) -> i64 {
-    nanoseconds(mesh.timeout).saturating_mul(1 + LINGER_TIMEOUTS)
+pub(crate) fn longest_wait_ns(mesh: &Mesh) -> DurationNs {
+    nanoseconds(mesh.timeout) * (1 + LINGER_TIMEOUTS)
 }
 
 /// Asks the group each period, until the schedule is over.
@@ -159,7 +159,7 @@ pub(crate) fn ask(
         in_flight: mesh.in_flight as usize,
         retries: 0,
         bins: false,
-        spin_ns: 0,
+        spin_ns: DurationNs::ZERO,
     };
     let client = Client {
         ground,
@@ -201,8 +201,9 @@ fn mesh_peers(lines: &[PeerLine], transport: Transport) -> Result<Vec<Peer>> {
     Ok(peers)
 }
 
-pub(crate) fn nanoseconds(duration: DurationNs) -> i64 {
-    i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
+/// Returns a plan's length of time with a sign, as instants need it.
+pub(crate) fn nanoseconds(duration: unruly_plan::DurationNs) -> DurationNs {
+    DurationNs::from_unsigned(duration.0)
 }
 
 /// A server that only answers: the target of `drive`.

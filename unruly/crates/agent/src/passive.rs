@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
-use unruly_trace::{MonoNs, Table, TableSpool, monotonic};
+use unruly_trace::{DurationNs, MonoNs, Table, TableSpool, monotonic};
 
 use crate::control::{PeerLine, Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
 use crate::job::Job;
+use crate::mesh::nanoseconds;
 use crate::probe::{ResourceRow, Sampler, Watched};
 use crate::watch::Watch;
 
@@ -46,7 +47,7 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
     let watch = Watch::start(of_others(job, &all));
     let mut sampler = Sampler::new(all);
     let mut spool = TableSpool::new(Table::Resources, directory, &job.stem(), job.meta());
-    let period_ns = i64::try_from(probe.period.0).unwrap_or(i64::MAX).max(1);
+    let period_ns = nanoseconds(probe.period).max(DurationNs(1));
     // In the middle between two whole periods: not in step with anything that ticks on them.
     let mut due_ns = start_ns + period_ns / 2 - period_ns;
     sampler.sample(clock.column_now(), clock.column_now());
@@ -62,8 +63,8 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
         if inbox.is_stopped() {
             break;
         }
-        let now_ns = monotonic().0;
-        let rows = sampler.sample(clock.column(MonoNs(now_ns)), clock.column(MonoNs(due_ns)));
+        let now_ns = monotonic();
+        let rows = sampler.sample(clock.column(now_ns), clock.column(due_ns));
         for resources in &rows {
             let row = Row {
                 cell: job.cell_name(),
@@ -76,13 +77,10 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
         }
         watch.report(events, clock);
         if (now_ns - due_ns) * LATE_SHARE > period_ns {
-            let late = (
-                clock.column(MonoNs(due_ns)),
-                Some(clock.column(MonoNs(now_ns))),
-            );
+            let late = (clock.column(due_ns), Some(clock.column(now_ns)));
             events.add("sampler late", None, late);
             // What was missed is gone; the next sample is on the schedule again.
-            due_ns += (now_ns - due_ns) / period_ns * period_ns;
+            due_ns += period_ns * ((now_ns - due_ns) / period_ns);
         }
     }
     watch.end(events, clock);
@@ -112,6 +110,6 @@ fn of_others(job: &Job, all: &[Watched]) -> Vec<Watched> {
 }
 
 /// How long it is until a monotonic instant.
-fn until(due_ns: i64) -> Duration {
-    Duration::from_nanos(u64::try_from(due_ns - monotonic().0).unwrap_or(0))
+fn until(due_ns: MonoNs) -> Duration {
+    (due_ns - monotonic()).to_std()
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use unruly_load::wire::{Codec, FLAG_DISK, FLAG_HASH, Head, REQUEST_BYTES, Stamps};
 use unruly_load::{Poller, Wake, enable_stamps, receive_waiting, set_buffers};
-use unruly_trace::{Clock, monotonic};
+use unruly_trace::{Clock, ColumnNs, monotonic};
 
 use crate::disk::DiskRing;
 use crate::door::{Door, Guest};
@@ -162,7 +162,7 @@ impl Service {
         to_disk: Option<&Sender<DiskJob>>,
     ) -> io::Result<()> {
         while !stop.load(Ordering::Acquire) {
-            let until_ns = self.door().close_silent_strangers(monotonic().0);
+            let until_ns = self.door().close_silent_strangers(monotonic());
             let mut someone = false;
             poller.wait(until_ns, false, &mut |_, _, _| someone = true)?;
             // Level-triggered: who else waits is announced again.
@@ -170,7 +170,7 @@ impl Service {
                 if prepare(&stream).is_err() {
                     continue;
                 }
-                let Some((number, guest)) = self.door().enter(stream, monotonic().0) else {
+                let Some((number, guest)) = self.door().enter(stream, monotonic()) else {
                     continue;
                 };
                 let to_disk = to_disk.cloned();
@@ -266,15 +266,15 @@ impl Service {
     }
 
     /// The handler: stamps, and the hash where it is asked for.
-    fn handle(&self, head: Head, message: &[u8], kernel_ns: Option<i64>) -> Stamps {
+    fn handle(&self, head: Head, message: &[u8], kernel_ns: Option<ColumnNs>) -> Stamps {
         let received_ns = self.clock.column_now();
         if head.flags & FLAG_HASH != 0 {
             std::hint::black_box(Sha256::digest(message));
         }
         Stamps {
-            kernel_received_ns: kernel_ns.unwrap_or(0),
+            kernel_received_ns: kernel_ns.unwrap_or_default(),
             received_ns,
-            sent_ns: 0,
+            sent_ns: ColumnNs(0),
         }
     }
 

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use unruly_plan::DurationNs;
-use unruly_trace::monotonic;
+use unruly_trace::{MonoNs, monotonic};
 
 use crate::control::{Report, report};
 use crate::ground::Ground;
+use crate::mesh::nanoseconds;
 
 /// How long a thread computes between two looks at the clock.
 const BURST: u32 = 10_000;
@@ -23,11 +23,10 @@ pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
     let Some(start_ns) = inbox.start()? else {
         return Ok(());
     };
-    let length = |duration: DurationNs| i64::try_from(duration.0).unwrap_or(i64::MAX);
-    let measure_ns = start_ns + length(job.plan.run.warmup);
+    let measure_ns = start_ns + nanoseconds(job.plan.run.warmup);
     for (begin, end) in &stress.times {
-        let from_ns = measure_ns + length(*begin);
-        let until_ns = end.map_or(i64::MAX, |end| measure_ns + length(end));
+        let from_ns = measure_ns + nanoseconds(*begin);
+        let until_ns = end.map_or(MonoNs(i64::MAX), |end| measure_ns + nanoseconds(end));
         if inbox.stopped_until(from_ns) {
             return Ok(());
         }
@@ -39,12 +38,12 @@ pub(crate) fn run(ground: Ground<'_>) -> Result<()> {
 }
 
 /// Computes on this number of threads until `until_ns`.
-fn compute(threads: u16, until_ns: i64, stop: &AtomicBool) {
+fn compute(threads: u16, until_ns: MonoNs, stop: &AtomicBool) {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 let mut value = 1_u64;
-                while monotonic().0 < until_ns && !stop.load(Ordering::Relaxed) {
+                while monotonic() < until_ns && !stop.load(Ordering::Relaxed) {
                     for _ in 0..BURST {
                         value = std::hint::black_box(value.wrapping_mul(6_364_136_223_846_793_005));
                     }

@@ -36,8 +36,8 @@ pub const DISK_CALLS: [libc::c_long; 6] = [
 struct Seen {
     process: String,
     kind: &'static str,
-    started_ns: i64,
-    ended_ns: i64,
+    started_ns: MonoNs,
+    ended_ns: MonoNs,
 }
 
 /// Looks on a thread of its own.
@@ -71,7 +71,7 @@ impl Watch {
     /// Writes the observed events to the trace.
     pub(crate) fn report(&self, events: &mut Events, clock: &Clock) {
         for seen in self.seen.try_iter() {
-            let span = [seen.started_ns, seen.ended_ns].map(|at| clock.column(MonoNs(at)));
+            let span = [seen.started_ns, seen.ended_ns].map(|at| clock.column(at));
             events.add_of(&seen.process, seen.kind, None, (span[0], Some(span[1])));
         }
     }
@@ -128,7 +128,7 @@ struct Process {
     waits: Span,
     /// Threads that were in such a call when they were looked at last: how often they had run by then,
     /// and since when they are there.
-    threads: BTreeMap<u32, (u64, i64)>,
+    threads: BTreeMap<u32, (u64, MonoNs)>,
 }
 
 impl Process {
@@ -145,7 +145,7 @@ impl Process {
     }
 
     fn look(&mut self, sender: &Sender<Seen>) {
-        let now_ns = monotonic().0;
+        let now_ns = monotonic();
         let mut text = [0; STAT_BYTES];
         let stat = self.stat.as_ref();
         let read = stat.and_then(|it| it.read_at(&mut text, 0).ok());
@@ -156,7 +156,7 @@ impl Process {
 
     /// One that is in such a call, and has not run since the look before, waits for its disk.
     fn look_at_threads(&mut self, sender: &Sender<Seen>) {
-        let now_ns = monotonic().0;
+        let now_ns = monotonic();
         let before = std::mem::take(&mut self.threads);
         let mut since_ns = None;
         let entries = fs::read_dir(format!("{}/task", self.folder));
@@ -174,7 +174,7 @@ impl Process {
             };
             let first_ns = match before.get(&thread) {
                 Some((then, first_ns)) if *then == runs => {
-                    since_ns = Some(since_ns.map_or(*first_ns, |it: i64| it.min(*first_ns)));
+                    since_ns = Some(since_ns.map_or(*first_ns, |it: MonoNs| it.min(*first_ns)));
                     *first_ns
                 }
                 _ => now_ns,
@@ -185,7 +185,7 @@ impl Process {
     }
 
     fn forget(&mut self, sender: &Sender<Seen>) {
-        let now_ns = monotonic().0;
+        let now_ns = monotonic();
         self.stopped.is(None, now_ns, &self.name, sender);
         self.waits.is(None, now_ns, &self.name, sender);
     }
@@ -194,7 +194,7 @@ impl Process {
 /// Something that lasts.
 struct Span {
     kind: &'static str,
-    started_ns: Option<i64>,
+    started_ns: Option<MonoNs>,
 }
 
 impl Span {
@@ -206,7 +206,13 @@ impl Span {
     }
 
     /// Notes whether the state holds since `since_ns`. Reports the state when it has ended.
-    fn is(&mut self, since_ns: Option<i64>, now_ns: i64, process: &str, sender: &Sender<Seen>) {
+    fn is(
+        &mut self,
+        since_ns: Option<MonoNs>,
+        now_ns: MonoNs,
+        process: &str,
+        sender: &Sender<Seen>,
+    ) {
         match (self.started_ns, since_ns) {
             (None, Some(since_ns)) => self.started_ns = Some(since_ns),
             (Some(started_ns), None) => {

@@ -8,8 +8,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use nix::time::{ClockId, clock_gettime};
 use unruly_plan::{Secret, StoreLevel, Url};
+use unruly_time::{MonoNs, monotonic};
 
 use crate::worker_pool::WorkerPool;
 use crate::{Client, Failure, Outcome, Settings, Store, open};
@@ -100,17 +100,17 @@ pub(crate) fn answer(
     request: &Request,
     output: &Output,
 ) -> std::io::Result<()> {
-    let sent_ns = monotonic_ns();
+    let sent_ns = monotonic();
     let outcome = match &request.value {
         Some(value) => client.write(&request.key, value),
         None => client.read(&request.key),
     };
-    let line = line_of(request.number, sent_ns, monotonic_ns(), &outcome);
+    let line = line_of(request.number, sent_ns, monotonic(), &outcome);
     say(output, &line)
 }
 
-fn line_of(number: u64, sent_ns: i64, received_ns: i64, outcome: &Outcome) -> String {
-    let times = format!("{number} {sent_ns} {received_ns}");
+fn line_of(number: u64, sent_ns: MonoNs, received_ns: MonoNs, outcome: &Outcome) -> String {
+    let times = format!("{number} {} {}", sent_ns.0, received_ns.0);
     match outcome {
         Outcome::Done => format!("done {times}"),
         Outcome::Missing => format!("missing {times}"),
@@ -136,12 +136,6 @@ fn say(output: &Output, line: &str) -> std::io::Result<()> {
     output.flush()
 }
 
-/// The clock that the lines speak of.
-fn monotonic_ns() -> i64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map_or(0, |it| it.tv_sec() * 1_000_000_000 + it.tv_nsec())
-}
-
 impl Outcome {
     /// A failure, with what there is to say of it.
     pub(crate) fn failed(kind: Failure, error: &impl std::fmt::Display) -> Self {
@@ -155,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_outcome_is_one_line_whatever_is_in_it() {
-        let line = |outcome| line_of(7, 1, 2, &outcome);
+        let line = |outcome| line_of(7, MonoNs(1), MonoNs(2), &outcome);
         assert_eq!(line(Outcome::Done), "done 7 1 2");
         assert_eq!(line(Outcome::Missing), "missing 7 1 2");
         assert_eq!(line(Outcome::Found(b"value".to_vec())), "found 7 1 2 value");

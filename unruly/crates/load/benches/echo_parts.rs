@@ -17,7 +17,7 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::Pid;
 use socket2::{Domain, Socket, Type};
 use unruly_load::{enable_stamps, receive_waiting};
-use unruly_trace::monotonic;
+use unruly_trace::{DurationNs, monotonic};
 
 const ROUNDS: usize = 12;
 const TRIPS: usize = 20_000;
@@ -59,7 +59,7 @@ fn main() {
     if let Some(variant) = words.iter().skip_while(|word| *word != "serve").nth(1) {
         return serve(VARIANTS[variant.parse::<usize>().unwrap()].1);
     }
-    let mut found: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    let mut found: BTreeMap<&str, Vec<DurationNs>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         for (number, (name, parts)) in VARIANTS.iter().enumerate() {
             found
@@ -81,7 +81,7 @@ fn stay_on_core_0() {
 }
 
 /// Median round trip to a server process of the same variant.
-fn median_ns(variant: usize, parts: Parts) -> i64 {
+fn median_ns(variant: usize, parts: Parts) -> DurationNs {
     let mut server = Command::new(std::env::current_exe().unwrap())
         .args(["serve", &variant.to_string()])
         .stdout(Stdio::piped())
@@ -94,12 +94,12 @@ fn median_ns(variant: usize, parts: Parts) -> i64 {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.connect(&address.into()).unwrap();
     let mut end = End::new(socket, parts);
-    let mut trips: Vec<i64> = Vec::with_capacity(TRIPS);
+    let mut trips: Vec<DurationNs> = Vec::with_capacity(TRIPS);
     for _ in 0..TRIPS {
-        let start_ns = monotonic().0;
+        let start_ns = monotonic();
         end.send();
         assert!(end.receive(), "the server is gone");
-        trips.push(monotonic().0 - start_ns);
+        trips.push(monotonic() - start_ns);
     }
     drop(end);
     server.wait().unwrap();

@@ -17,10 +17,10 @@ use unruly_load::wire::{Codec, REQUEST_BYTES, Stamps};
 use unruly_load::{
     ClosedSource, Control, Engine, EngineOptions, GroupRpc, Peer, Phases, Place, Sessions, Target,
 };
-use unruly_plan::{Arrivals, DurationNs, Portion};
+use unruly_plan::{Arrivals, DurationNs as Length, Portion};
 use unruly_trace::{
-    Clock, ClockPair, MonoNs, Record, Recorder, RecorderOptions, SCHEMA_VERSION, SPOOL_ROWS_MAX,
-    SpoolHeader, monotonic,
+    Clock, ClockPair, ColumnNs, DurationNs, MonoNs, Record, Recorder, RecorderOptions,
+    SCHEMA_VERSION, SPOOL_ROWS_MAX, SpoolHeader, monotonic,
 };
 
 const PAIRS: usize = 80;
@@ -103,7 +103,7 @@ fn recorder(directory: &Path) -> Recorder {
 /// Nanoseconds a request for its two clock readings alone.
 fn reading_clocks_ns() -> f64 {
     let clock = Clock::new(ClockPair::now());
-    let start_ns = monotonic().0;
+    let start_ns = monotonic();
     for request in 0..RECORDS {
         black_box(Record {
             request,
@@ -119,9 +119,9 @@ fn reading_clocks_ns() -> f64 {
 fn recording_ns(directory: &Path) -> f64 {
     let clock = Clock::new(ClockPair::now());
     let mut recorder = recorder(directory);
-    let start_ns = monotonic().0;
+    let start_ns = monotonic();
     for request in 0..RECORDS {
-        recorder.scheduled(0);
+        recorder.scheduled(ColumnNs(0));
         recorder.record(black_box(&Record {
             request,
             sent_ns: clock.column(monotonic()),
@@ -139,8 +139,8 @@ fn recording_ns(directory: &Path) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52 ns")]
-fn each_ns(start_ns: i64) -> f64 {
-    (monotonic().0 - start_ns) as f64 / RECORDS as f64
+fn each_ns(start_ns: MonoNs) -> f64 {
+    (monotonic() - start_ns).0 as f64 / RECORDS as f64
 }
 
 /// Requests a second of a closed loop without think time.
@@ -150,12 +150,12 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
         cell: 0,
         repeat: 0,
         level: None,
-        timeout_ns: 1_000_000_000,
-        linger_ns: 0,
+        timeout_ns: DurationNs::seconds(1),
+        linger_ns: DurationNs::ZERO,
         in_flight: CONNECTIONS,
         retries: 0,
         bins: false,
-        spin_ns: 0,
+        spin_ns: DurationNs::ZERO,
     };
     let peers = (0..CONNECTIONS).map(|_| {
         let place = Place::Stream(address);
@@ -165,11 +165,9 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
     let clock = Clock::new(ClockPair::now());
     let mut engine = Engine::new(options, clock, recorder, peers.collect(), None).unwrap();
     engine.connect(CONNECTIONS);
-    let start = MonoNs(monotonic().0 + 20_000_000);
-    let phases = Phases::new(start.0, DurationNs(0), DurationNs(DURATION_NS));
-    let arrivals = Arrivals::Closed {
-        think: DurationNs(0),
-    };
+    let start = monotonic() + DurationNs::millis(20);
+    let phases = Phases::new(start, Length(0), Length(DURATION_NS));
+    let arrivals = Arrivals::Closed { think: Length(0) };
     let sessions = Sessions {
         sessions: CONNECTIONS,
         links: CONNECTIONS,

@@ -1,5 +1,7 @@
 //! A schedule that is handed out ahead of time, for an engine whose requests another process sends.
 
+use unruly_trace::{DurationNs, MonoNs};
+
 use crate::source::{Due, Source};
 
 /// Hands out the requests of another source `lead_ns` before their scheduled times. The scheduled
@@ -7,19 +9,19 @@ use crate::source::{Due, Source};
 #[derive(Debug)]
 pub struct Ahead<S> {
     source: S,
-    lead_ns: i64,
+    lead_ns: DurationNs,
 }
 
 impl<S: Source> Ahead<S> {
     /// `source`, told `lead_ns` earlier.
     #[must_use]
-    pub fn new(source: S, lead_ns: i64) -> Self {
+    pub fn new(source: S, lead_ns: DurationNs) -> Self {
         Self { source, lead_ns }
     }
 }
 
 impl<S: Source> Source for Ahead<S> {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         let at_ns = self.source.next_at_ns()?;
         Some(at_ns.saturating_sub(self.lead_ns))
     }
@@ -28,7 +30,7 @@ impl<S: Source> Source for Ahead<S> {
         self.source.take()
     }
 
-    fn ended(&mut self, session: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs) {
         self.source.ended(session, now_ns);
     }
 
@@ -50,16 +52,16 @@ mod tests {
         let Load::Mesh(mesh) = plan.load else {
             panic!("a mesh was written")
         };
-        let phases = Phases::new(5_000_000_000, plan.run.warmup, plan.run.duration);
+        let phases = Phases::new(MonoNs(5_000_000_000), plan.run.warmup, plan.run.duration);
         MeshSource::new(mesh, 1, 0, phases)
     }
 
     #[test]
     fn a_request_is_told_earlier_and_stays_due_when_it_is() {
-        let (mut plain, mut early) = (source(), Ahead::new(source(), 7_000_000));
+        let (mut plain, mut early) = (source(), Ahead::new(source(), DurationNs::millis(7)));
         let mut told = 0;
         while let Some(at_ns) = plain.next_at_ns() {
-            assert_eq!(early.next_at_ns(), Some(at_ns - 7_000_000));
+            assert_eq!(early.next_at_ns(), Some(at_ns - DurationNs::millis(7)));
             assert_eq!(early.take(), plain.take());
             told += 1;
         }

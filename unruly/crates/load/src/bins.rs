@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use unruly_trace::DurationNs;
+
 /// Relative width of a bin, the same as in `unruly/python/unruly/stats/histogram.py`.
 const WIDTH: f64 = 0.005;
 
@@ -13,11 +15,11 @@ pub type Bins = BTreeMap<(u8, u32), u32>;
 
 /// The bin of a response time; none is a failed one.
 #[must_use]
-pub fn bin(response_ns: Option<i64>) -> u32 {
+pub fn bin(response_ns: Option<DurationNs>) -> u32 {
     let Some(response_ns) = response_ns else {
         return FAILED_BIN;
     };
-    let logarithm = (response_ns.max(1) as f64).ln() / WIDTH.ln_1p();
+    let logarithm = (response_ns.0.max(1) as f64).ln() / WIDTH.ln_1p();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -43,7 +45,7 @@ mod tests {
             (i64::MAX, 8_755),
         ];
         for (response_ns, wanted) in known {
-            assert_eq!(bin(Some(response_ns)), wanted, "{response_ns}");
+            assert_eq!(bin(Some(DurationNs(response_ns))), wanted, "{response_ns}");
         }
         assert_eq!(bin(None), FAILED_BIN);
     }

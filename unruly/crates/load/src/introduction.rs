@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use unruly_trace::{ErrorKind, monotonic};
+use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use crate::link::{Link, Place};
 use crate::poller::Poller;
@@ -33,7 +33,7 @@ pub struct IntroductionError {
 /// `timeout`.
 pub fn introduce(driver: &dyn Driver, timeout: Duration) -> Result<(), IntroductionError> {
     for place in driver.places() {
-        let until_ns = monotonic().0 + i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX / 4);
+        let until_ns = monotonic() + DurationNs::from(timeout);
         // Nobody answers a datagram that contains no request.
         if matches!(place, Place::Stream(_) | Place::Program { .. }) {
             meet(place, driver.target(), until_ns)?;
@@ -45,7 +45,7 @@ pub fn introduce(driver: &dyn Driver, timeout: Duration) -> Result<(), Introduct
 fn meet(
     place: &Place,
     target: Box<dyn Target>,
-    until_ns: i64,
+    until_ns: MonoNs,
 ) -> Result<Conversation, IntroductionError> {
     let mut link = Link::new(place.clone());
     connect(&mut link, until_ns).map_err(|error| unreachable_place(place, &error))?;
@@ -83,7 +83,7 @@ impl Conversation {
     pub(crate) fn open(
         place: &Place,
         target: Box<dyn Target>,
-        until_ns: i64,
+        until_ns: MonoNs,
     ) -> Result<Self, IntroductionError> {
         meet(place, target, until_ns)
     }
@@ -102,7 +102,7 @@ impl Conversation {
     /// Sends the queued bytes, and returns the result of `take` for the next reply.
     pub(crate) fn hear<T>(
         &mut self,
-        until_ns: i64,
+        until_ns: MonoNs,
         take: impl FnOnce(&Incoming<'_>) -> T,
     ) -> Result<T, IntroductionError> {
         loop {
@@ -119,7 +119,7 @@ impl Conversation {
     }
 }
 
-fn connect(link: &mut Link, until_ns: i64) -> io::Result<()> {
+fn connect(link: &mut Link, until_ns: MonoNs) -> io::Result<()> {
     link.connect()?;
     let mut poller = Poller::new()?;
     if let Some(socket) = link.socket() {
@@ -132,7 +132,7 @@ fn connect(link: &mut Link, until_ns: i64) -> io::Result<()> {
         })?;
         if ready {
             link.finish_connect()?;
-        } else if monotonic().0 >= until_ns {
+        } else if monotonic() >= until_ns {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }
@@ -140,7 +140,7 @@ fn connect(link: &mut Link, until_ns: i64) -> io::Result<()> {
 }
 
 /// Sends the queued bytes, and waits for an event on the connection.
-fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: i64) -> io::Result<()> {
+fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: MonoNs) -> io::Result<()> {
     let (mut space, mut control) = (vec![0; 4_096], vec![0; 256]);
     loop {
         // A server that hung up may have sent the reason first.
@@ -164,7 +164,7 @@ fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: i64) -> io::Result<(
                 ) => {}
             Err(error) => return Err(error),
         }
-        if monotonic().0 >= until_ns {
+        if monotonic() >= until_ns {
             return Err(io::ErrorKind::TimedOut.into());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unruly_trace::monotonic;
+use unruly_trace::{DurationNs, MonoNs, monotonic};
 
 use crate::introduction::{Conversation, IntroductionError};
 use crate::link::Place;
@@ -72,7 +72,7 @@ fn remove_batch(
     conversation: &mut Conversation,
     keys: &[u64],
     removed: &mut [bool],
-    until_ns: i64,
+    until_ns: MonoNs,
 ) -> Result<bool, IntroductionError> {
     let mut name = String::new();
     for (place, key) in keys.iter().enumerate() {
@@ -110,6 +110,6 @@ fn speaking(driver: &dyn Driver) -> impl Iterator<Item = &Place> {
     places.filter(|place| matches!(place, Place::Stream(_) | Place::Program { .. }))
 }
 
-fn until(timeout: Duration) -> i64 {
-    monotonic().0 + i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX / 4)
+fn until(timeout: Duration) -> MonoNs {
+    monotonic() + DurationNs::from(timeout)
 }

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 use socket2::{Domain, SockAddr, Socket, Type};
 use unruly_plan::Secret;
-use unruly_trace::{ErrorKind, Status, monotonic};
+use unruly_trace::{DurationNs, ErrorKind, MonoNs, Status, monotonic};
 
 use crate::pending::Slot;
 use crate::socket::{enable_stamps, set_buffers};
@@ -22,8 +22,8 @@ use crate::socket::{enable_stamps, set_buffers};
 pub const PASSWORD: &str = "UNRULY_PASSWORD";
 
 /// First pause before a reconnect; doubles up to the maximum.
-const BACKOFF_MIN_NS: i64 = 20_000_000;
-const BACKOFF_MAX_NS: i64 = 2_000_000_000;
+const BACKOFF_MIN: DurationNs = DurationNs::millis(20);
+const BACKOFF_MAX: DurationNs = DurationNs::seconds(2);
 
 /// Holds a second of backlog at 10,000 small messages a second with the kernel's bookkeeping.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
@@ -68,7 +68,7 @@ impl fmt::Display for Place {
 enum State {
     Connecting(Socket),
     Open(Socket),
-    Down { until_ns: i64, status: Status },
+    Down { until_ns: MonoNs, status: Status },
 }
 
 /// A message whose first byte is not yet with the kernel.
@@ -85,7 +85,7 @@ pub(crate) struct Link {
     place: Place,
     state: State,
     program: Option<Child>,
-    backoff_ns: i64,
+    backoff_ns: DurationNs,
     /// Bytes for the kernel, from `head` on.
     out: Vec<u8>,
     head: usize,
@@ -106,10 +106,10 @@ impl Link {
             place,
             program: None,
             state: State::Down {
-                until_ns: 0,
+                until_ns: MonoNs(0),
                 status: Status::Error(ErrorKind::Disconnected),
             },
-            backoff_ns: BACKOFF_MIN_NS,
+            backoff_ns: BACKOFF_MIN,
             out: Vec::new(),
             head: 0,
             queued: 0,
@@ -130,7 +130,7 @@ impl Link {
     }
 
     /// When to try again; `None` while there is a socket.
-    pub(crate) fn retry_at_ns(&self) -> Option<i64> {
+    pub(crate) fn retry_at_ns(&self) -> Option<MonoNs> {
         match self.state {
             State::Down { until_ns, .. } => Some(until_ns),
             _ => None,
@@ -195,7 +195,7 @@ impl Link {
                 self.made += 1;
                 // One that is there at once is there; of a datagram that says nothing.
                 if matches!(self.place, Place::Local(_)) {
-                    self.backoff_ns = BACKOFF_MIN_NS;
+                    self.backoff_ns = BACKOFF_MIN;
                 }
             }
             Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {
@@ -219,19 +219,19 @@ impl Link {
         if let State::Connecting(socket) = std::mem::replace(
             &mut self.state,
             State::Down {
-                until_ns: 0,
+                until_ns: MonoNs(0),
                 status: Status::Error(ErrorKind::Disconnected),
             },
         ) {
             self.state = State::Open(socket);
             self.made += 1;
-            self.backoff_ns = BACKOFF_MIN_NS;
+            self.backoff_ns = BACKOFF_MIN;
         }
         Ok(())
     }
 
     /// Closes the connection after a failure. Returns what becomes of its open copies.
-    pub(crate) fn fail(&mut self, error: &io::Error, now_ns: i64) -> Status {
+    pub(crate) fn fail(&mut self, error: &io::Error, now_ns: MonoNs) -> Status {
         let refused = error.kind() == io::ErrorKind::ConnectionRefused;
         let now = if refused {
             Status::Refused
@@ -247,7 +247,7 @@ impl Link {
             until_ns: now_ns + self.backoff_ns,
             status: later,
         };
-        self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_MAX_NS);
+        self.backoff_ns = (self.backoff_ns * 2).min(BACKOFF_MAX);
         self.end_program();
         self.clear();
         now
@@ -256,7 +256,7 @@ impl Link {
     /// Closes the connection, which did not fail: it may be opened again at once.
     pub(crate) fn close(&mut self) {
         self.state = State::Down {
-            until_ns: 0,
+            until_ns: MonoNs(0),
             status: Status::Error(ErrorKind::Disconnected),
         };
         self.clear();
@@ -301,7 +301,7 @@ impl Link {
 
     /// Hands over what the kernel takes; `sent(slot, instant)` for each message whose first byte
     /// went, with the instant before the call that took it.
-    pub(crate) fn flush(&mut self, sent: &mut dyn FnMut(Slot, i64)) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, sent: &mut dyn FnMut(Slot, MonoNs)) -> io::Result<()> {
         let is_stream = self.is_stream();
         let State::Open(socket) = &mut self.state else {
             return Ok(());
@@ -314,7 +314,7 @@ impl Link {
                 }
                 _ => self.out.len(),
             };
-            let now_ns = monotonic().0;
+            let now_ns = monotonic();
             let bytes = &self.out[self.head..end];
             let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
             let taken = match send(socket.as_raw_fd(), bytes, flags) {

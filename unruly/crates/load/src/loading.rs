@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
+use unruly_trace::MonoNs;
+
 use crate::source::{Due, LOAD, Sessions, Source};
 
 /// Writes `left` keys. Each session writes its next key when the previous one is stored.
 #[derive(Debug)]
 pub struct LoadSource {
     left: u64,
-    ready: VecDeque<(i64, usize)>,
+    ready: VecDeque<(MonoNs, usize)>,
     waiting: usize,
     sessions: Sessions,
 }
@@ -16,7 +18,7 @@ pub struct LoadSource {
 impl LoadSource {
     /// The writes of `keys` keys, from `now_ns` on.
     #[must_use]
-    pub fn new(keys: u64, sessions: Sessions, now_ns: i64) -> Self {
+    pub fn new(keys: u64, sessions: Sessions, now_ns: MonoNs) -> Self {
         Self {
             left: keys,
             ready: (0..sessions.sessions).map(|it| (now_ns, it)).collect(),
@@ -27,7 +29,7 @@ impl LoadSource {
 }
 
 impl Source for LoadSource {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         let next = self.ready.front().filter(|_| self.left > 0);
         next.map(|(at_ns, _)| *at_ns)
     }
@@ -40,7 +42,7 @@ impl Source for LoadSource {
         Some(self.sessions.due(session, at_ns, LOAD, 0))
     }
 
-    fn ended(&mut self, session: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs) {
         self.waiting = self.waiting.saturating_sub(1);
         self.ready.push_back((now_ns, session));
     }
@@ -60,19 +62,19 @@ mod tests {
             sessions: 2,
             links: 1,
         };
-        let mut source = LoadSource::new(3, sessions, 10);
+        let mut source = LoadSource::new(3, sessions, MonoNs(10));
         let first = source.take().unwrap();
-        assert_eq!((first.intended_ns, first.phase), (10, LOAD));
+        assert_eq!((first.intended_ns, first.phase), (MonoNs(10), LOAD));
         assert_eq!(source.take().unwrap().session, 1);
         assert!(source.take().is_none(), "both wait");
         assert!(!source.is_over());
-        source.ended(1, 20);
+        source.ended(1, MonoNs(20));
         let last = source.take().unwrap();
-        assert_eq!((last.intended_ns, last.session), (20, 1));
-        source.ended(0, 30);
+        assert_eq!((last.intended_ns, last.session), (MonoNs(20), 1));
+        source.ended(0, MonoNs(30));
         assert!(source.take().is_none(), "all are asked for");
         assert!(!source.is_over(), "one is still open");
-        source.ended(1, 40);
+        source.ended(1, MonoNs(40));
         assert!(source.is_over());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use unruly_trace::{Level, Record};
+use unruly_trace::{Level, MonoNs, Record};
 
 use crate::work::Task;
 
@@ -25,7 +25,7 @@ pub(crate) struct Asked {
     /// What a store was asked.
     pub(crate) task: Option<Task>,
     /// Monotonic instant of the schedule.
-    pub(crate) intended_ns: i64,
+    pub(crate) intended_ns: MonoNs,
 }
 
 /// A copy that has not ended, or that timed out and may still be answered late.
@@ -231,7 +231,7 @@ impl Pending {
     }
 
     /// Returns the next copy whose time limit of this kind ends, without removing it.
-    pub(crate) fn first(&mut self, limit: TimeLimit) -> Option<(Slot, i64)> {
+    pub(crate) fn first(&mut self, limit: TimeLimit) -> Option<(Slot, MonoNs)> {
         loop {
             let slot = *self.queues[limit as usize].front()?;
             let wanted = self
@@ -272,7 +272,7 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn copy(request: u64, server: u16, group: u32, intended_ns: i64) -> Asked {
+    fn copy(request: u64, server: u16, group: u32, intended_ns: MonoNs) -> Asked {
         Asked {
             record: Record {
                 request,
@@ -324,20 +324,23 @@ mod tests {
     fn a_reused_place_is_not_mistaken_for_the_copy_that_was_there() {
         let mut pending = Pending::default();
         let group = pending.open_group(1, None, 5);
-        let first = pending.insert(copy(1, 0, group, 10));
+        let first = pending.insert(copy(1, 0, group, MonoNs(10)));
         pending.remove(first);
-        let second = pending.insert(copy(2, 0, group, 20));
+        let second = pending.insert(copy(2, 0, group, MonoNs(20)));
         assert_eq!(first.index, second.index);
         assert!(pending.at(first).is_none());
-        assert_eq!(pending.first(TimeLimit::Timeout), Some((second, 20)));
+        assert_eq!(
+            pending.first(TimeLimit::Timeout),
+            Some((second, MonoNs(20)))
+        );
     }
 
     #[test]
     fn a_reply_in_time_whose_word_is_late_answers_the_request_that_had_ended() {
         let mut pending = Pending::default();
         let group = pending.open_group(2, Some(Level::All), 5);
-        let first = pending.insert(copy(1, 0, group, 10));
-        let second = pending.insert(copy(1, 1, group, 10));
+        let first = pending.insert(copy(1, 0, group, MonoNs(10)));
+        let second = pending.insert(copy(1, 1, group, MonoNs(10)));
         pending.time_out(first);
         pending.time_out(second);
         assert_eq!(pending.answered_in_time(group), ended(false, None));
@@ -348,7 +351,7 @@ mod tests {
     fn a_timed_out_copy_is_still_found_by_its_late_reply() {
         let mut pending = Pending::default();
         let group = pending.open_group(1, None, 5);
-        let slot = pending.insert(copy(7, 3, group, 10));
+        let slot = pending.insert(copy(7, 3, group, MonoNs(10)));
         let found = pending.time_out(slot);
         assert_eq!(found.map(|ended| ended.request_over), Some(Some(false)));
         assert_eq!(pending.open(), 0);

@@ -14,6 +14,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::sys::timer::TimerSetTimeFlags;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags};
+use unruly_trace::MonoNs;
 
 const TIMER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
@@ -37,7 +38,7 @@ pub struct Poller {
     epoll: Epoll,
     timer: TimerFd,
     wake: Wake,
-    armed_ns: Option<i64>,
+    armed_ns: Option<MonoNs>,
     events: Vec<EpollEvent>,
 }
 
@@ -107,7 +108,7 @@ impl Poller {
     /// What the kernel says.
     pub fn wait(
         &mut self,
-        until_ns: Option<i64>,
+        until_ns: Option<MonoNs>,
         spin: bool,
         ready: &mut dyn FnMut(u64, bool, bool),
     ) -> io::Result<bool> {
@@ -149,7 +150,7 @@ impl Poller {
         Ok(woken)
     }
 
-    fn arm(&mut self, until_ns: Option<i64>) -> io::Result<()> {
+    fn arm(&mut self, until_ns: Option<MonoNs>) -> io::Result<()> {
         // A timer that goes off too early costs one look at the clock, once; setting it anew for
         // every request would cost a system call each.
         let early_enough = match (self.armed_ns, until_ns) {
@@ -163,7 +164,7 @@ impl Poller {
         match until_ns {
             Some(until_ns) => {
                 // A time of zero would disarm the timer; one nanosecond is as much in the past.
-                let at = until_ns.max(1);
+                let at = until_ns.0.max(1);
                 let time = TimeSpec::new(at / 1_000_000_000, at % 1_000_000_000);
                 self.timer.set(
                     Expiration::OneShot(time),

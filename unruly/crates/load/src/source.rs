@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unruly_plan::{Arrivals, DurationNs, Mesh, Portion, ThinkTimes, group_of, phase_ns};
-use unruly_trace::Level;
+use unruly_plan::{Arrivals, Mesh, Portion, ThinkTimes, group_of, phase_ns};
+use unruly_trace::{DurationNs, Level, MonoNs};
 
 /// The phase of a request: written before the run, sent in the warm-up, or measured. The number is
 /// the index of the phase's name in the header of a spool.
@@ -19,7 +19,7 @@ const MEASURE: u8 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// Monotonic instant of the schedule.
-    pub intended_ns: i64,
+    pub intended_ns: MonoNs,
     /// Index of the operation's name.
     pub op: u8,
     /// Index of the phase's name: 0 warm-up, 1 measured, 2 load.
@@ -37,13 +37,13 @@ pub struct Due {
 /// The order of a run's requests.
 pub trait Source: Send {
     /// The instant of the next request; `None` when there is none (yet: a closed loop waits).
-    fn next_at_ns(&mut self) -> Option<i64>;
+    fn next_at_ns(&mut self) -> Option<MonoNs>;
 
     /// Takes the next request.
     fn take(&mut self) -> Option<Due>;
 
     /// The request of this session ended: a closed loop may go on.
-    fn ended(&mut self, _session: usize, _now_ns: i64) {}
+    fn ended(&mut self, _session: usize, _now_ns: MonoNs) {}
 
     /// No request will come any more.
     fn is_over(&mut self) -> bool;
@@ -62,27 +62,30 @@ pub trait Source: Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
     /// First instant of the schedule.
-    pub start_ns: i64,
+    pub start_ns: MonoNs,
     /// First measured instant.
-    pub measure_ns: i64,
+    pub measure_ns: MonoNs,
     /// First instant after the schedule.
-    pub end_ns: i64,
+    pub end_ns: MonoNs,
 }
 
 impl Phases {
     /// The phases of a run that starts at `start_ns`.
     #[must_use]
-    pub fn new(start_ns: i64, warmup: DurationNs, duration: DurationNs) -> Self {
-        let length = |duration: DurationNs| i64::try_from(duration.0).unwrap_or(i64::MAX / 4);
-        let measure_ns = start_ns + length(warmup);
+    pub fn new(
+        start_ns: MonoNs,
+        warmup: unruly_plan::DurationNs,
+        duration: unruly_plan::DurationNs,
+    ) -> Self {
+        let measure_ns = start_ns + DurationNs::from_unsigned(warmup.0);
         Self {
             start_ns,
             measure_ns,
-            end_ns: measure_ns + length(duration),
+            end_ns: measure_ns + DurationNs::from_unsigned(duration.0),
         }
     }
 
-    fn phase_of(&self, intended_ns: i64) -> u8 {
+    fn phase_of(&self, intended_ns: MonoNs) -> u8 {
         if intended_ns >= self.measure_ns {
             MEASURE
         } else {
@@ -114,18 +117,18 @@ impl MeshSource {
         }
     }
 
-    fn at_ns(&self, tick: u64) -> i64 {
+    fn at_ns(&self, tick: u64) -> MonoNs {
         let period = self.mesh.period;
         let offset_ns =
             tick.saturating_mul(period.0) + phase_ns(self.seed, self.agent, tick, period);
         self.phases
             .start_ns
-            .saturating_add(i64::try_from(offset_ns).unwrap_or(i64::MAX / 4))
+            .saturating_add(DurationNs::from_unsigned(offset_ns))
     }
 
     /// The group of the agent at an instant; empty when it sits the epoch out.
-    fn group_at(&self, intended_ns: i64) -> Vec<u16> {
-        let since_ns = (intended_ns - self.phases.start_ns).unsigned_abs();
+    fn group_at(&self, intended_ns: MonoNs) -> Vec<u16> {
+        let since_ns = (intended_ns - self.phases.start_ns).0.unsigned_abs();
         let epoch = since_ns / self.mesh.regroup.0.max(1);
         group_of(
             self.seed,
@@ -138,7 +141,7 @@ impl MeshSource {
     }
 
     /// Moves over the ticks of an epoch that this agent sits out.
-    fn seek(&mut self) -> Option<(i64, Vec<u16>)> {
+    fn seek(&mut self) -> Option<(MonoNs, Vec<u16>)> {
         loop {
             let intended_ns = self.at_ns(self.tick);
             if intended_ns >= self.phases.end_ns {
@@ -154,7 +157,7 @@ impl MeshSource {
 }
 
 impl Source for MeshSource {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         self.seek().map(|(intended_ns, _)| intended_ns)
     }
 
@@ -197,7 +200,7 @@ impl<S: Source> Limited<S> {
 }
 
 impl<S: Source> Source for Limited<S> {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         (self.left > 0).then(|| self.source.next_at_ns()).flatten()
     }
 
@@ -210,7 +213,7 @@ impl<S: Source> Source for Limited<S> {
         Some(due)
     }
 
-    fn ended(&mut self, session: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs) {
         self.source.ended(session, now_ns);
     }
 
@@ -239,7 +242,7 @@ impl<S: Source> Ending<S> {
 }
 
 impl<S: Source> Source for Ending<S> {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         (!self.has_ended())
             .then(|| self.source.next_at_ns())
             .flatten()
@@ -249,7 +252,7 @@ impl<S: Source> Source for Ending<S> {
         (!self.has_ended()).then(|| self.source.take()).flatten()
     }
 
-    fn ended(&mut self, session: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs) {
         self.source.ended(session, now_ns);
     }
 
@@ -267,7 +270,7 @@ impl<S: Source> Source for Ending<S> {
 }
 
 impl Source for Box<dyn Source> {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         (**self).next_at_ns()
     }
 
@@ -275,7 +278,7 @@ impl Source for Box<dyn Source> {
         (**self).take()
     }
 
-    fn ended(&mut self, session: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs) {
         (**self).ended(session, now_ns);
     }
 
@@ -298,7 +301,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn due(self, session: usize, intended_ns: i64, phase: u8, flags: u8) -> Due {
+    pub(crate) fn due(self, session: usize, intended_ns: MonoNs, phase: u8, flags: u8) -> Due {
         Due {
             intended_ns,
             op: 0,
@@ -336,8 +339,8 @@ impl<I: Iterator<Item = u64>> OpenSource<I> {
 }
 
 impl<I: Iterator<Item = u64> + Send> Source for OpenSource<I> {
-    fn next_at_ns(&mut self) -> Option<i64> {
-        let offset_ns = i64::try_from(*self.offsets.peek()?).unwrap_or(i64::MAX / 4);
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
+        let offset_ns = DurationNs::from_unsigned(*self.offsets.peek()?);
         let at_ns = self.phases.start_ns.saturating_add(offset_ns);
         (at_ns < self.phases.end_ns).then_some(at_ns)
     }
@@ -372,7 +375,7 @@ impl<I: Iterator<Item = u64> + Send> Source for OpenSource<I> {
 /// A closed loop: each session sends, waits for the answer, thinks, and sends again.
 #[derive(Debug)]
 pub struct ClosedSource {
-    due: BinaryHeap<Reverse<(i64, usize)>>,
+    due: BinaryHeap<Reverse<(MonoNs, usize)>>,
     thinks: Vec<ThinkTimes>,
     phases: Phases,
     flags: u8,
@@ -410,14 +413,14 @@ impl ClosedSource {
     }
 }
 
-fn next_think_ns(think: &mut ThinkTimes) -> i64 {
-    think.next().map_or(0, |think_ns| {
-        i64::try_from(think_ns).unwrap_or(i64::MAX / 4)
-    })
+fn next_think_ns(think: &mut ThinkTimes) -> DurationNs {
+    think
+        .next()
+        .map_or(DurationNs::ZERO, DurationNs::from_unsigned)
 }
 
 impl Source for ClosedSource {
-    fn next_at_ns(&mut self) -> Option<i64> {
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
         let Reverse((at_ns, _)) = *self.due.peek()?;
         (at_ns < self.phases.end_ns).then_some(at_ns)
     }
@@ -434,7 +437,7 @@ impl Source for ClosedSource {
         ))
     }
 
-    fn ended(&mut self, session: usize, now_ns: i64) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs) {
         self.waiting = self.waiting.saturating_sub(1);
         let think_ns = next_think_ns(&mut self.thinks[session]);
         self.due
@@ -461,11 +464,11 @@ mod tests {
 
     use super::*;
 
-    const SECOND_NS: i64 = 1_000_000_000;
+    const SECOND: DurationNs = DurationNs::seconds(1);
 
     fn phases(warmup_s: u64, duration_s: u64) -> Phases {
-        let seconds = |count: u64| DurationNs(count * 1_000_000_000);
-        Phases::new(0, seconds(warmup_s), seconds(duration_s))
+        let seconds = |count: u64| unruly_plan::DurationNs(count * 1_000_000_000);
+        Phases::new(MonoNs(0), seconds(warmup_s), seconds(duration_s))
     }
 
     /// So many sessions, each with a connection of its own.
@@ -502,7 +505,7 @@ mod tests {
                 .all(|due| (due.flags == crypto) == (due.op == 1))
         );
         for (tick, due) in (0_i64..).zip(&found) {
-            assert_eq!(due.intended_ns / SECOND_NS, tick);
+            assert_eq!((due.intended_ns - MonoNs(0)) / SECOND, tick);
         }
     }
 
@@ -514,7 +517,7 @@ mod tests {
         for due in all(&mut MeshSource::new(mesh, seed, 4, phases(0, 60))) {
             assert!(due.links.contains(&4));
             assert_eq!(due.links.len(), 3);
-            let epoch = due.intended_ns / (5 * SECOND_NS);
+            let epoch = (due.intended_ns - MonoNs(0)) / (SECOND * 5);
             drawn.push((epoch, due.links));
         }
         let within = drawn.windows(2).filter(|pair| pair[0].0 == pair[1].0);
@@ -545,7 +548,7 @@ mod tests {
         assert!(
             found
                 .iter()
-                .all(|due| (due.intended_ns < 3 * SECOND_NS) == (due.phase == 0))
+                .all(|due| (due.intended_ns < MonoNs(0) + SECOND * 3) == (due.phase == 0))
         );
         let links: Vec<usize> = found.iter().flat_map(|due| due.links.clone()).collect();
         assert_eq!(links[..4], [0, 1, 0, 1]);
@@ -554,7 +557,7 @@ mod tests {
     #[test]
     fn sessions_of_a_closed_loop_share_their_connections_and_wait_alone() {
         let arrivals = Arrivals::Closed {
-            think: DurationNs(0),
+            think: unruly_plan::DurationNs(0),
         };
         let sessions = Sessions {
             sessions: 4,
@@ -568,7 +571,7 @@ mod tests {
             .map(|due| (due.session, due.links[0]))
             .collect();
         assert_eq!(taken, [(0, 0), (1, 1), (2, 0), (3, 1)]);
-        closed.ended(2, 5);
+        closed.ended(2, MonoNs(5));
         let next = all(&mut closed);
         assert_eq!(next.iter().map(|due| due.session).collect::<Vec<_>>(), [2]);
     }
@@ -602,13 +605,13 @@ mod tests {
             assert_eq!((source.take(), source.abandon()), (None, 0));
         }
         let think = Arrivals::Closed {
-            think: DurationNs(0),
+            think: unruly_plan::DurationNs(0),
         };
         let mut source = ClosedSource::new(&think, 1, each(3), 0, phases(0, 1), Portion::WHOLE);
         let first = source.take().expect("it is due");
         assert_eq!(source.abandon(), 2);
         assert!(!source.is_over(), "the first is still open");
-        source.ended(first.session, 2 * SECOND_NS);
+        source.ended(first.session, MonoNs(0) + SECOND * 2);
         assert!(source.is_over());
     }
 
@@ -630,11 +633,11 @@ mod tests {
     fn a_closed_loop_waits_for_the_answer_and_then_thinks() {
         let think_ns = 40_000_000;
         let arrivals = Arrivals::Closed {
-            think: DurationNs(think_ns),
+            think: unruly_plan::DurationNs(think_ns),
         };
         let mut closed = ClosedSource::new(&arrivals, 1, each(1), 0, phases(0, 60), Portion::WHOLE);
-        let mut thought_ns = 0;
-        let mut now_ns = 0;
+        let mut thought_ns = DurationNs::ZERO;
+        let mut now_ns = MonoNs(0);
         for _ in 0..1_000 {
             let due = closed.take().expect("a request is due");
             assert_eq!(due.links, [0]);
@@ -643,12 +646,12 @@ mod tests {
             // nothing more until the answer came
             assert_eq!(closed.next_at_ns(), None);
             assert!(!closed.is_over());
-            now_ns = due.intended_ns + 1_000_000;
+            now_ns = due.intended_ns + DurationNs::millis(1);
             closed.ended(0, now_ns);
         }
         let mean_ns = thought_ns / 1_000;
-        let wanted_ns = i64::try_from(think_ns).expect("fits");
+        let wanted_ns = DurationNs::from_unsigned(think_ns);
         // the mean of a thousand exponential times is within 10 % of theirs
-        assert!((mean_ns - wanted_ns).abs() < wanted_ns / 10, "{mean_ns}");
+        assert!((mean_ns - wanted_ns).abs() < wanted_ns / 10, "{mean_ns:?}");
     }
 }

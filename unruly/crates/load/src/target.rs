@@ -4,7 +4,7 @@
 //! its own target, so a protocol whose replies come in order can remember its requests. A new
 //! system needs a new file in `targets/` and a line there.
 
-use unruly_trace::ErrorKind;
+use unruly_trace::{ColumnNs, ErrorKind, MonoNs};
 
 /// What one copy of a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Outgoing<'a> {
     /// Which of the client's sessions asks.
     pub session: usize,
     /// When the schedule wants it sent, monotonic.
-    pub intended_ns: i64,
+    pub intended_ns: MonoNs,
     /// What is asked.
     pub operation: Operation<'a>,
 }
@@ -58,15 +58,15 @@ pub enum Answer<'a> {
     Sent,
 }
 
-/// Stamps of a reply on the server's wall clock; 0 is missing.
+/// Stamps of a reply in the server's column time; 0 is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerStamps {
     /// The server kernel's stamp of the request.
-    pub kernel_received_ns: i64,
+    pub kernel_received_ns: ColumnNs,
     /// The server had the request.
-    pub received_ns: i64,
+    pub received_ns: ColumnNs,
     /// The server handed the reply over.
-    pub sent_ns: i64,
+    pub sent_ns: ColumnNs,
 }
 
 /// One reply, taken from bytes.
@@ -81,9 +81,9 @@ pub struct Incoming<'a> {
     /// What the server stamped, where it does.
     pub stamps: ServerStamps,
     /// When who asks for us sent it, on the monotonic clock.
-    pub sent_ns: Option<i64>,
+    pub sent_ns: Option<MonoNs>,
     /// When who asks for us received it.
-    pub received_ns: Option<i64>,
+    pub received_ns: Option<MonoNs>,
     /// Bytes of the message on the wire, if `bytes` is only a report about the message.
     pub wire_bytes: Option<u32>,
     /// Bytes of the input that it took.

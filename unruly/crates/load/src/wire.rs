@@ -1,5 +1,7 @@
 //! The group RPC on the wire, as `unruly/schema/wire.md` writes it down. Sans-IO.
 
+use unruly_trace::ColumnNs;
+
 use crate::target::ProtocolError;
 
 /// `U`, version 1.
@@ -34,15 +36,15 @@ pub struct Head {
     pub receiver: u16,
 }
 
-/// Nanoseconds of the server's wall clock; 0 is missing.
+/// The server's column time; 0 is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamps {
     /// The kernel received the request.
-    pub kernel_received_ns: i64,
+    pub kernel_received_ns: ColumnNs,
     /// The handler had the whole request.
-    pub received_ns: i64,
+    pub received_ns: ColumnNs,
     /// The reply was handed to the kernel.
-    pub sent_ns: i64,
+    pub sent_ns: ColumnNs,
 }
 
 /// What both sides of a run agree on.
@@ -80,12 +82,12 @@ impl Codec {
     /// Appends a reply with its body.
     pub fn encode_reply(&self, head: Head, stamps: Stamps, out: &mut Vec<u8>) {
         encode_head(KIND_REPLY, head, out);
-        for stamp_ns in [
+        for stamp in [
             stamps.kernel_received_ns,
             stamps.received_ns,
             stamps.sent_ns,
         ] {
-            out.extend_from_slice(&stamp_ns.to_be_bytes());
+            out.extend_from_slice(&stamp.0.to_be_bytes());
         }
         out.resize(out.len() + self.body_bytes_of(head.flags), 0);
     }
@@ -132,9 +134,9 @@ impl Codec {
             return Ok(None);
         }
         let stamps = Stamps {
-            kernel_received_ns: u64_at(input, 20).cast_signed(),
-            received_ns: u64_at(input, 28).cast_signed(),
-            sent_ns: u64_at(input, 36).cast_signed(),
+            kernel_received_ns: time_at(input, 20),
+            received_ns: time_at(input, 28),
+            sent_ns: time_at(input, 36),
         };
         Ok(Some((head, stamps, total)))
     }
@@ -179,6 +181,10 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
+fn time_at(bytes: &[u8], at: usize) -> ColumnNs {
+    ColumnNs(u64_at(bytes, at).cast_signed())
+}
+
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
@@ -201,9 +207,9 @@ mod tests {
         receiver: 0x3132,
     };
     const STAMPS: Stamps = Stamps {
-        kernel_received_ns: 1,
-        received_ns: 2,
-        sent_ns: 3,
+        kernel_received_ns: ColumnNs(1),
+        received_ns: ColumnNs(2),
+        sent_ns: ColumnNs(3),
     };
 
     fn hex(bytes: &[u8]) -> String {

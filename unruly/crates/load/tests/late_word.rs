@@ -11,17 +11,21 @@ use unruly_load::{
     Answer, Control, Due, Engine, EngineOptions, Incoming, Outcome, Outgoing, Peer, Place,
     ProtocolError, Source, Target,
 };
-use unruly_trace::{Clock, ClockPair, Recorder, Tally, monotonic};
+use unruly_trace::{Clock, ClockPair, DurationNs, MonoNs, Recorder, Tally, monotonic};
 
-const TIMEOUT_NS: i64 = 20_000_000;
+const TIMEOUT: DurationNs = DurationNs::millis(20);
 /// How long after the timeout the second request is scheduled.
-const LATER_NS: i64 = 60_000_000;
+const LATER: DurationNs = DurationNs::millis(60);
 
 /// Two numbers each way: the request and its intended time; the request and when its reply came.
 struct Numbers;
 
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+fn instant(bytes: &[u8]) -> MonoNs {
+    MonoNs(number(bytes).cast_signed())
 }
 
 impl Target for Numbers {
@@ -31,14 +35,14 @@ impl Target for Numbers {
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         out.extend(outgoing.request.to_le_bytes());
-        out.extend(outgoing.intended_ns.to_le_bytes());
+        out.extend(outgoing.intended_ns.0.to_le_bytes());
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
         let Some(message) = input.get(..16) else {
             return Ok(None);
         };
-        let came_ns = i64::try_from(number(&message[8..])).unwrap();
+        let came_ns = instant(&message[8..]);
         Ok(Some(Incoming {
             sent_ns: Some(came_ns),
             received_ns: Some(came_ns),
@@ -49,13 +53,13 @@ impl Target for Numbers {
 
 /// Two requests, the second so late that the first has timed out.
 struct Two {
-    start_ns: i64,
+    start_ns: MonoNs,
     taken: i64,
 }
 
 impl Source for Two {
-    fn next_at_ns(&mut self) -> Option<i64> {
-        (self.taken < 2).then(|| self.start_ns + self.taken * (TIMEOUT_NS + LATER_NS))
+    fn next_at_ns(&mut self) -> Option<MonoNs> {
+        (self.taken < 2).then(|| self.start_ns + (TIMEOUT + LATER) * self.taken)
     }
 
     fn take(&mut self) -> Option<Due> {
@@ -80,7 +84,7 @@ impl Source for Two {
 /// Returns the results of two requests, the first of which was answered `took_ns` after its
 /// scheduled time. The other process reports this only when it has both, after the first has timed
 /// out.
-fn measured(took_ns: i64) -> (Tally, Outcome) {
+fn measured(took_ns: DurationNs) -> (Tally, Outcome) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
     let other = answering(&path, took_ns);
@@ -89,12 +93,12 @@ fn measured(took_ns: i64) -> (Tally, Outcome) {
         cell: 0,
         repeat: 0,
         level: None,
-        timeout_ns: TIMEOUT_NS,
-        linger_ns: 60_000_000_000,
+        timeout_ns: TIMEOUT,
+        linger_ns: DurationNs::seconds(60),
         in_flight: 10,
         retries: 0,
         bins: false,
-        spin_ns: 0,
+        spin_ns: DurationNs::ZERO,
     };
     let mut recorder = Recorder::counting();
     let peer = Peer {
@@ -106,7 +110,7 @@ fn measured(took_ns: i64) -> (Tally, Outcome) {
     let mut engine = Engine::new(options, clock, &mut recorder, peers, None).unwrap();
     engine.connect(1);
     let mut two = Two {
-        start_ns: monotonic().0,
+        start_ns: monotonic(),
         taken: 0,
     };
     engine.run(&mut two, &mut |_, _| Control::Continue).unwrap();
@@ -115,15 +119,15 @@ fn measured(took_ns: i64) -> (Tally, Outcome) {
     (recorder.tally().clone(), outcome)
 }
 
-fn answering(path: &Path, took_ns: i64) -> std::thread::JoinHandle<()> {
+fn answering(path: &Path, took_ns: DurationNs) -> std::thread::JoinHandle<()> {
     let listener = UnixListener::bind(path).unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut both = [0; 32];
         stream.read_exact(&mut both).unwrap();
-        for (request, took_ns) in both.chunks(16).zip([took_ns, 1]) {
-            let intended_ns = i64::try_from(number(&request[8..])).unwrap();
-            let came = (intended_ns + took_ns).to_le_bytes();
+        for (request, took_ns) in both.chunks(16).zip([took_ns, DurationNs(1)]) {
+            let intended_ns = instant(&request[8..]);
+            let came = (intended_ns + took_ns).0.to_le_bytes();
             stream.write_all(&[&request[..8], &came].concat()).unwrap();
         }
     })
@@ -131,7 +135,7 @@ fn answering(path: &Path, took_ns: i64) -> std::thread::JoinHandle<()> {
 
 #[test]
 fn a_reply_that_came_in_time_is_no_timeout_though_its_message_is_late() {
-    let (tally, outcome) = measured(TIMEOUT_NS / 4);
+    let (tally, outcome) = measured(TIMEOUT / 4);
     assert_eq!((tally.copies.ok, tally.copies.timeout), (2, 0));
     assert_eq!(
         (outcome.requests.answered, outcome.requests.unanswered),
@@ -141,7 +145,7 @@ fn a_reply_that_came_in_time_is_no_timeout_though_its_message_is_late() {
 
 #[test]
 fn a_reply_that_came_late_is_a_timeout() {
-    let (tally, outcome) = measured(TIMEOUT_NS + 1);
+    let (tally, outcome) = measured(TIMEOUT + DurationNs(1));
     assert_eq!(tally.copies.timeout, 1, "{tally:?}");
     assert_eq!(
         (outcome.requests.answered, outcome.requests.unanswered),

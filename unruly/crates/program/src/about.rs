@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use unruly_agent::doctor;
-use unruly_trace::{Host, Tool};
+use unruly_trace::{DurationNs, Host, Tool};
 
 /// The libraries in the programs, with their licences.
 pub const NOTICES: &str = include_str!("../../../../THIRD-PARTY.txt");
@@ -28,7 +28,7 @@ pub fn noise() -> doctor::NoiseFloor {
 
 /// Returns the facts of this host.
 #[must_use]
-pub fn host_of(name: &str, noise_floor_ns: Option<i64>) -> Host {
+pub fn host_of(name: &str, noise_floor_ns: Option<DurationNs>) -> Host {
     let facts = doctor::host_facts();
     Host {
         name: name.to_owned(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use unruly_agent::{Job, JobKind, due_until};
-use unruly_trace::{Counts, Loss, Manifest, RunStatus, grouped};
+use unruly_trace::{Counts, DurationNs, Loss, Manifest, RunStatus, grouped};
 
 /// A process that ended before its time.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Death {
     /// How it ended, in words.
     pub(super) ended: String,
     /// When it was seen to be dead, since the first instant of the schedule.
-    pub(super) elapsed_ns: i64,
+    pub(super) elapsed_ns: DurationNs,
     /// What it had asked before the schedule began.
     pub(super) loaded: u64,
     /// A fault of the plan killed it, so that it spoils nothing.
@@ -23,8 +23,7 @@ pub(super) struct Death {
 impl Death {
     /// What is known while its rows are not counted yet.
     pub(super) fn told(&self) -> String {
-        #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let after_s = self.elapsed_ns as f64 / 1e9;
+        let after_s = self.elapsed_ns.as_secs_f64();
         format!(
             "{} {} before its time, {after_s:.2} s after the start",
             self.job.name, self.ended

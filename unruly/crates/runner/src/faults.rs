@@ -16,7 +16,7 @@ use crate::relay::WayCounts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Moment {
     /// Monotonic.
-    at_ns: i64,
+    at_ns: MonoNs,
     /// Which of the plan's.
     fault: usize,
     begins: bool,
@@ -34,7 +34,7 @@ pub(super) struct Faults {
 struct Active {
     fault: usize,
     process: String,
-    began_ns: i64,
+    began_ns: MonoNs,
     quota: Option<Quota>,
     passed: Option<WayCounts>,
     held: u64,
@@ -42,7 +42,7 @@ struct Active {
 
 impl Faults {
     /// All of a plan; `measure_ns` is the first measured instant, `measured` how long it lasts.
-    pub(super) fn new(faults: &[Fault], measure_ns: i64, measured: DurationNs) -> Self {
+    pub(super) fn new(faults: &[Fault], measure_ns: MonoNs, measured: DurationNs) -> Self {
         let mut moments = Vec::new();
         for (number, fault) in faults.iter().enumerate() {
             for (begin, end) in fault.times(measured) {
@@ -66,11 +66,11 @@ impl Faults {
     }
 
     /// When there is something to do next.
-    pub(super) fn next_ns(&self) -> Option<i64> {
+    pub(super) fn next_ns(&self) -> Option<MonoNs> {
         self.moments.front().map(|it| it.at_ns)
     }
 
-    fn due(&mut self, now_ns: i64) -> Option<Moment> {
+    fn due(&mut self, now_ns: MonoNs) -> Option<Moment> {
         let moment = *self.moments.front()?;
         (moment.at_ns <= now_ns).then(|| self.moments.pop_front())?
     }
@@ -79,7 +79,7 @@ impl Faults {
 impl Trial<'_> {
     /// Begins and ends the faults whose time has come.
     pub(super) fn do_faults(&mut self, progress: &mut Progress) {
-        while let Some(moment) = self.faults.due(monotonic().0) {
+        while let Some(moment) = self.faults.due(monotonic()) {
             let done = if moment.begins {
                 self.begin(moment.fault, progress)
             } else {
@@ -120,7 +120,7 @@ impl Trial<'_> {
         let mut active = Active {
             fault: number,
             process: process.to_owned(),
-            began_ns: monotonic().0,
+            began_ns: monotonic(),
             quota: None,
             passed: None,
             held: 0,
@@ -150,7 +150,7 @@ impl Trial<'_> {
         }
         progress.note(&format!("fault: {} {process}", fault.kind.name()));
         if fault.kind == FaultKind::Kill && fault.duration.is_none() {
-            let span = (self.clock.column(MonoNs(active.began_ns)), None);
+            let span = (self.clock.column(active.began_ns), None);
             self.event("fault kill", process, None, span);
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl Trial<'_> {
             }),
         }
         let span = (
-            self.clock.column(MonoNs(active.began_ns)),
+            self.clock.column(active.began_ns),
             Some(self.clock.column_now()),
         );
         self.event(
@@ -249,11 +249,11 @@ mod tests {
             fault(FaultKind::Stop, 10, Some(50), Some(60)),
             fault(FaultKind::Kill, 30, None, None),
         ];
-        let mut faults = Faults::new(&faults, 1000, DurationNs(130));
-        assert_eq!(faults.next_ns(), Some(1010));
+        let mut faults = Faults::new(&faults, MonoNs(1000), DurationNs(130));
+        assert_eq!(faults.next_ns(), Some(MonoNs(1010)));
         let mut order = Vec::new();
-        while let Some(moment) = faults.due(i64::MAX) {
-            order.push((moment.at_ns, moment.fault, moment.begins));
+        while let Some(moment) = faults.due(MonoNs(i64::MAX)) {
+            order.push((moment.at_ns.0, moment.fault, moment.begins));
         }
         assert_eq!(
             order,

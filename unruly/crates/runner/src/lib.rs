@@ -39,7 +39,7 @@ use unruly_plan::{
 };
 use unruly_program::{host_of, noise, tool};
 use unruly_trace::{
-    Cell, ClockPair, Counts, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
+    Cell, ClockPair, Counts, DurationNs, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
 
 use crate::services::{library, service};
@@ -95,7 +95,7 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
     meet(&cells, password.as_ref(), options.yes)?;
     let origin = ClockPair::now();
-    let id = format!("{}-{}", plan.name, utc(origin.wall_ns));
+    let id = format!("{}-{}", plan.name, utc(origin.wall_ns.0));
     let directory = options
         .output
         .clone()
@@ -126,7 +126,7 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     Manifest::reserve(&directory)?;
 
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
-    let cookie = mix(plan.seed, origin.wall_ns.cast_unsigned()) as u32;
+    let cookie = mix(plan.seed, origin.wall_ns.0.cast_unsigned()) as u32;
     let run = Run {
         directory: directory.clone(),
         id,
@@ -148,7 +148,7 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
             manifest.status = RunStatus::Incomplete;
         }
     }
-    manifest.ended_ns = Some(ClockPair::now().wall_ns);
+    manifest.ended_ns = Some(ClockPair::now().column_ns());
     let settled = manifest.settle();
     manifest.write(&directory)?;
     drop(lock);
@@ -260,7 +260,7 @@ fn driver_of(
     Ok(driver(&Settings {
         store,
         transport,
-        timeout_ns: i64::try_from(drive.timeout.0).unwrap_or(i64::MAX / 4),
+        timeout_ns: DurationNs::from_unsigned(drive.timeout.0),
         password,
         own: own.to_str(),
     })?)
@@ -369,9 +369,9 @@ fn new_manifest(
         plan_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         seed: plan.seed,
         status: RunStatus::Running,
-        started_ns: origin.wall_ns,
+        started_ns: origin.column_ns(),
         ended_ns: None,
-        planned_ns: duration_ns.saturating_mul(trials),
+        planned_ns: DurationNs(duration_ns.saturating_mul(trials)),
         missing: Vec::new(),
         broken: Vec::new(),
         hosts: Vec::new(),

@@ -8,7 +8,7 @@ use anyhow::Result;
 use nix::sys::signal::Signal;
 use unruly_agent::{JobKind, PeerLine};
 use unruly_plan::{Fault, FaultKind, Plan};
-use unruly_trace::{ClockPair, monotonic};
+use unruly_trace::{ClockPair, DurationNs, MonoNs, monotonic};
 
 use super::child::{Child, Heard};
 use super::namespaces::Hosts;
@@ -17,9 +17,9 @@ use crate::relay::Relay;
 use crate::services::Services;
 use crate::services::held::Holder;
 
-/// Time in nanoseconds between `start` and the first instant of the schedule, in which every process
+/// Time between `start` and the first instant of the schedule, in which every process
 /// reads the line.
-const LEAD_NS: i64 = 300_000_000;
+const LEAD: DurationNs = DurationNs::millis(300);
 /// Time to end for the processes of a trial that was given up: longer than an agent waits for its
 /// JVM.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(7);
@@ -45,28 +45,30 @@ impl Processes {
 
     /// Tells everyone the instant to start: one wall-clock instant, on each process's own monotonic
     /// clock. Returns it on ours.
-    pub(super) fn start(&mut self, plan: &Plan) -> i64 {
-        let begin_ns = monotonic().0 + LEAD_NS;
+    pub(super) fn start(&mut self, plan: &Plan) -> MonoNs {
+        let begin_ns = monotonic() + LEAD;
         // What competes with the load is at work before it.
-        let lead_ns = plan.compete.map_or(0, |it| nanoseconds(it.lead));
+        let lead = plan
+            .compete
+            .map_or(DurationNs::ZERO, |it| nanoseconds(it.lead));
         let ours = ClockPair::now();
         for child in &mut self.children {
             let Some(theirs) = child.ready.as_ref().map(|ready| ready.clock) else {
                 continue;
             };
             // On this host both are one clock, and the two pairs differ only by a step between them.
-            let same_host = (theirs.mono_ns - ours.mono_ns).abs() < 3_600_000_000_000;
+            let same_host = (theirs.mono_ns - ours.mono_ns).abs() < DurationNs::seconds(3_600);
             let competes = child.job.kind == JobKind::Compete;
-            let start_ns = begin_ns + if competes { 0 } else { lead_ns };
+            let start_ns = begin_ns + if competes { DurationNs::ZERO } else { lead };
             let start_wall_ns = ours.wall_ns + (start_ns - ours.mono_ns);
             let their_start_ns = if same_host {
                 start_ns
             } else {
                 theirs.mono_ns + (start_wall_ns - theirs.wall_ns)
             };
-            child.say(&format!("start {their_start_ns}"));
+            child.say(&format!("start {}", their_start_ns.0));
         }
-        begin_ns + lead_ns
+        begin_ns + lead
     }
 
     /// Who takes part, as a line.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use unruly_agent::ProgressLine;
 use unruly_plan::{Arrivals, Load, Plan, RateHz, quantity};
-use unruly_trace::grouped;
+use unruly_trace::{DurationNs, grouped};
 
 use unruly_program::printable;
 
@@ -18,18 +18,18 @@ const LINE_PERIOD: Duration = Duration::from_secs(5);
 /// What the processes said since the last line.
 #[derive(Debug, Default)]
 struct Second {
-    responses_ns: Vec<i64>,
+    responses_ns: Vec<DurationNs>,
     scheduled: u64,
     /// By status.
     failed: BTreeMap<String, u64>,
-    lag_ns: i64,
+    lag_ns: DurationNs,
     /// Bytes of a stream.
     bytes: Option<u64>,
 }
 
-/// Send delay above which a generator cannot keep up, in nanoseconds. `BEHIND_AFTER` is the time
+/// Send delay above which a generator cannot keep up. `BEHIND_AFTER` is the time
 /// after its start from which this applies.
-const BEHIND_NS: i64 = 1_000_000_000;
+const BEHIND: DurationNs = DurationNs::seconds(1);
 const BEHIND_AFTER: Duration = Duration::from_secs(2);
 
 /// The progress of a run.
@@ -43,7 +43,7 @@ pub(super) struct Progress {
     started: Instant,
     shown: Instant,
     second: Second,
-    worst_ns: i64,
+    worst_ns: DurationNs,
     dropped: Vec<u64>,
     scheduled: Vec<u64>,
     open: Vec<usize>,
@@ -78,7 +78,7 @@ impl Progress {
             started: now,
             shown: now,
             second: Second::default(),
-            worst_ns: 0,
+            worst_ns: DurationNs::ZERO,
             dropped: Vec::new(),
             scheduled: Vec::new(),
             open: Vec::new(),
@@ -130,15 +130,15 @@ impl Progress {
                 .extend_from_slice(&line.responses_ns);
         }
         let responses_ns = line.responses_ns.iter().copied();
-        self.worst_ns = responses_ns.fold(self.worst_ns, i64::max);
+        self.worst_ns = responses_ns.fold(self.worst_ns, DurationNs::max);
         self.say_behind(line.lag_ns);
     }
 
     /// Says once that the host cannot send as fast as the plan asks.
-    fn say_behind(&mut self, lag_ns: i64) {
+    fn say_behind(&mut self, lag_ns: DurationNs) {
         let elapsed = self.started.elapsed();
         let Some(rate) = self.asked else { return };
-        if self.said_behind || elapsed < BEHIND_AFTER || lag_ns < BEHIND_NS {
+        if self.said_behind || elapsed < BEHIND_AFTER || lag_ns < BEHIND {
             return;
         }
         self.said_behind = true;
@@ -167,7 +167,7 @@ impl Progress {
         }
         self.shown = Instant::now();
         let second = std::mem::take(&mut self.second);
-        let late = second.lag_ns > BEHIND_NS;
+        let late = second.lag_ns > BEHIND;
         let line = self.line(second, since);
         let elapsed = self.started.elapsed().min(self.trial);
         if let Some(bar) = &self.bar {
@@ -325,9 +325,9 @@ fn write_line(text: &str) {
 }
 
 /// Returns a time as people read it.
-fn human_ns(time_ns: i64) -> String {
+fn human_ns(time_ns: DurationNs) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-    let ns = time_ns as f64;
+    let ns = time_ns.0 as f64;
     quantity::duration(ns)
 }
 
@@ -355,7 +355,7 @@ mod tests {
     fn a_quiet_progress_keeps_nothing_however_long_the_run_is() {
         let mut progress = begun(Duration::from_secs(1));
         let line = ProgressLine {
-            responses_ns: vec![1; 1_000],
+            responses_ns: vec![DurationNs(1); 1_000],
             ..ProgressLine::default()
         };
         for _ in 0..100 {
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn a_host_that_cannot_keep_up_is_told_once() {
         let late = ProgressLine {
-            lag_ns: BEHIND_NS,
+            lag_ns: BEHIND,
             ..ProgressLine::default()
         };
         let mut progress = begun(Duration::ZERO);

@@ -3,18 +3,20 @@
 use std::path::Path;
 
 use unruly_plan::{Drive, Load, Plan};
-use unruly_trace::{MonoNs, Process, SegmentMeta, Table, TableSpool, grouped};
+use unruly_trace::{
+    ColumnNs, DurationNs, MonoNs, Process, SegmentMeta, Table, TableSpool, grouped,
+};
 
 use super::Run;
 use super::child::Child;
 use super::progress::Progress;
-use super::trial::Trial;
+use super::trial::{Trial, nanoseconds};
 use crate::services::{Services, pauses};
 
 /// The rate was not reached if more than one request in `LATE_SHARE` was late,
 const LATE_SHARE: u64 = 100;
 /// and if the latest one was late by more than the run's duration divided by `BEHIND`.
-const BEHIND: u64 = 10;
+const BEHIND: i64 = 10;
 
 impl Trial<'_> {
     /// Writes the final precision of the estimates to the trace, if the run has a stop rule.
@@ -39,31 +41,36 @@ impl Trial<'_> {
     pub(super) fn tell_reached(&mut self, loaded: &[u64], progress: &Progress) {
         let counts = self.processes.children.iter().zip(loaded);
         let counts = counts.filter_map(|(child, loaded)| Some((child.counts.as_ref()?, loaded)));
-        let (mut sent, mut unsent, mut late, mut late_max_ns) = (0, 0, 0, 0);
+        let (mut sent, mut unsent, mut late) = (0, 0, 0);
+        let mut late_max = DurationNs::ZERO;
         for (counts, loaded) in counts {
             let requests = &counts.requests;
             sent += requests.scheduled.saturating_sub(*loaded);
             unsent += requests.unsent;
             late += requests.late;
-            late_max_ns = requests.late_max_ns.max(late_max_ns);
+            late_max = requests.late_max_ns.max(late_max);
         }
         let Load::Drive(Drive { timeout, .. }) = &self.plan.load else {
             return;
         };
         let run = &self.plan.run;
-        let planned_ns = run.warmup.0.saturating_add(run.duration.0);
-        let behind = late > sent / LATE_SHARE && late_max_ns > planned_ns / BEHIND;
+        let planned = nanoseconds(run.warmup).saturating_add(nanoseconds(run.duration));
+        let behind = late > sent / LATE_SHARE && late_max > planned / BEHIND;
         if unsent == 0 && !behind {
             return;
         }
-        let over_ns = if unsent == 0 { late_max_ns } else { timeout.0 };
+        let over = if unsent == 0 {
+            late_max
+        } else {
+            nanoseconds(*timeout)
+        };
         let told = format!(
             "this host reached {} of {} requests per second",
-            grouped(per_second(sent, planned_ns.saturating_add(over_ns))),
-            grouped(per_second(sent + unsent, planned_ns))
+            grouped(per_second(sent, planned.saturating_add(over))),
+            grouped(per_second(sent + unsent, planned))
         );
         let how = if unsent == 0 {
-            let late_s = late_max_ns as f64 / 1e9;
+            let late_s = late_max.as_secs_f64();
             format!("it was up to {late_s:.1} s late with its schedule")
         } else {
             format!("{} were never sent", grouped(unsent))
@@ -74,7 +81,7 @@ impl Trial<'_> {
     }
 
     /// Writes the pauses in the logs of all JVMs to the trace, from the start of the run.
-    pub(super) fn tell_pauses(&mut self, started_mono_ns: i64) {
+    pub(super) fn tell_pauses(&mut self, started_ns: MonoNs) {
         let logs = self.run.directory.join("logs");
         let own = self.processes.children.iter().flat_map(|child| {
             let log = logs.join(format!("{}.gc", child.job.stem()));
@@ -84,7 +91,7 @@ impl Trial<'_> {
         let services = self.processes.services.as_ref().map(Services::pauses);
         let all: Vec<_> = own.chain(services.unwrap_or_default()).collect();
         for (process, pause) in all {
-            if pause.ended_ns >= started_mono_ns {
+            if MonoNs(pause.ended_ns) >= started_ns {
                 let span = [pause.started_ns, pause.ended_ns];
                 let [started_ns, ended_ns] = span.map(|at| self.clock.column(MonoNs(at)));
                 let span = (started_ns, Some(ended_ns));
@@ -99,7 +106,7 @@ impl Trial<'_> {
         kind: &str,
         process: &str,
         detail: Option<&str>,
-        (started_ns, ended_ns): (i64, Option<i64>),
+        (started_ns, ended_ns): (ColumnNs, Option<ColumnNs>),
     ) {
         let host = self.processes.host_of(process);
         let row = serde_json::json!({
@@ -163,8 +170,8 @@ impl Trial<'_> {
     }
 }
 
-fn per_second(count: u64, time_ns: u64) -> u64 {
-    let rate = u128::from(count) * 1_000_000_000 / u128::from(time_ns.max(1));
+fn per_second(count: u64, time: DurationNs) -> u64 {
+    let rate = u128::from(count) * 1_000_000_000 / time.to_std().as_nanos().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use unruly_agent::Report;
-use unruly_plan::{DurationNs, Load, Plan};
-use unruly_trace::{Clock, ClockPair, MonoNs, Process, TableSpool, monotonic};
+use unruly_plan::{Load, Plan};
+use unruly_trace::{
+    Clock, ClockPair, ColumnNs, DurationNs, MonoNs, Process, TableSpool, monotonic,
+};
 
 use super::Run;
 use super::child::{Child, ChildGround};
@@ -22,16 +24,16 @@ use super::quota::Quota;
 use super::telling::events_of;
 use crate::services::{Ground, Services};
 
-/// Time that a load has to end after its schedule, in nanoseconds. A stream gives up after 10 s if
+/// Time that a load has to end after its schedule. A stream gives up after 10 s if
 /// its reader does not read.
-const SILENCE_NS: i64 = 20_000_000_000;
+const SILENCE: DurationNs = DurationNs::seconds(20);
 /// A request that is tried again is late by several timeouts.
 const LATE_TIMEOUTS: i64 = 16;
 /// A process that is not ready by then never will be: two virtual machines, one after the other, have what they
 /// wait for behind them.
 const READY_TIMEOUT: Duration = Duration::from_secs(150);
-/// Time for open replies after a person stops the run, in nanoseconds.
-const STOP_TIMEOUT_NS: i64 = 1_000_000_000;
+/// Time for open replies after a person stops the run.
+const STOP_TIMEOUT: DurationNs = DurationNs::seconds(1);
 /// Time for writing the last segments after `stop`.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the runner checks its processes if none reports.
@@ -47,7 +49,7 @@ pub(super) struct TrialEnd {
     /// What broke it but for the death of a process.
     pub(super) broken: Vec<String>,
     pub(super) stopped: bool,
-    pub(super) started_ns: i64,
+    pub(super) started_ns: ColumnNs,
 }
 
 /// A trial in progress.
@@ -64,7 +66,7 @@ pub(super) struct Trial<'a> {
     deaths: Vec<Death>,
     broken: Vec<String>,
     /// The first instant of its schedule.
-    started_mono_ns: i64,
+    started_mono_ns: MonoNs,
     /// How much each process had asked before it.
     loaded: Vec<u64>,
     stopped: bool,
@@ -106,7 +108,7 @@ impl<'a> Trial<'a> {
             missing: Vec::new(),
             deaths: Vec::new(),
             broken: Vec::new(),
-            started_mono_ns: 0,
+            started_mono_ns: MonoNs(0),
             loaded: Vec::new(),
             stopped: false,
             faults: Faults::default(),
@@ -166,7 +168,7 @@ impl<'a> Trial<'a> {
         Ok(TrialEnd {
             processes: self.process_rows(),
             hosts,
-            started_ns: self.clock.column(MonoNs(started_mono_ns)),
+            started_ns: self.clock.column(started_mono_ns),
             missing: std::mem::take(&mut self.missing),
             deaths: std::mem::take(&mut self.deaths),
             broken: std::mem::take(&mut self.broken),
@@ -222,7 +224,7 @@ impl<'a> Trial<'a> {
 
     /// Until all have drained or died, or the run is stopped. Who stops it waits a moment for the
     /// replies that are on their way, and does not wait when they ask a second time.
-    fn supervise(&mut self, started_ns: i64, progress: &mut Progress) {
+    fn supervise(&mut self, started_ns: MonoNs, progress: &mut Progress) {
         let mut latest_ns = self.latest_ns(started_ns);
         while !self
             .processes
@@ -239,17 +241,17 @@ impl<'a> Trial<'a> {
                 progress.note("stopping; the measurements so far are kept");
                 self.stopped = true;
                 self.processes.finish();
-                latest_ns = monotonic().0 + STOP_TIMEOUT_NS;
+                latest_ns = monotonic() + STOP_TIMEOUT;
             }
-            if monotonic().0 > latest_ns {
+            if monotonic() > latest_ns {
                 if !self.stopped {
                     self.give_up(progress);
                 }
                 break;
             }
-            let next_ns = self.faults.next_ns().unwrap_or(i64::MAX);
-            let wait_ns = u64::try_from(next_ns.saturating_sub(monotonic().0)).unwrap_or(0);
-            let wait = Duration::from_nanos(wait_ns).min(LOOK_PERIOD);
+            let next_ns = self.faults.next_ns().unwrap_or(MonoNs(i64::MAX));
+            let wait = next_ns.saturating_since(monotonic()).to_std();
+            let wait = wait.min(LOOK_PERIOD);
             if let Ok((number, said)) = self.processes.heard.recv_timeout(wait)
                 && self.hear(number, said, progress)
             {
@@ -265,21 +267,21 @@ impl<'a> Trial<'a> {
     }
 
     /// When even the last word that may be late is overdue.
-    fn latest_ns(&self, started_ns: i64) -> i64 {
+    fn latest_ns(&self, started_ns: MonoNs) -> MonoNs {
         let run = &self.plan.run;
         let late = match &self.plan.load {
-            Load::Mesh(mesh) => nanoseconds(mesh.timeout).saturating_mul(LATE_TIMEOUTS),
-            Load::Drive(drive) => nanoseconds(drive.timeout).saturating_mul(LATE_TIMEOUTS),
+            Load::Mesh(mesh) => nanoseconds(mesh.timeout) * LATE_TIMEOUTS,
+            Load::Drive(drive) => nanoseconds(drive.timeout) * LATE_TIMEOUTS,
             Load::Stream(stream) => nanoseconds(stream.wind_down),
         };
         [
             nanoseconds(run.warmup),
             nanoseconds(run.duration),
             late,
-            SILENCE_NS,
+            SILENCE,
         ]
         .into_iter()
-        .fold(started_ns, i64::saturating_add)
+        .fold(started_ns, MonoNs::saturating_add)
     }
 
     /// Goes on without those that have not said that they are over: a process that is frozen holds no run.
@@ -373,7 +375,7 @@ impl<'a> Trial<'a> {
         self.deaths.push(Death {
             job: child.job.clone(),
             ended: ended.clone(),
-            elapsed_ns: monotonic().0 - self.started_mono_ns,
+            elapsed_ns: monotonic() - self.started_mono_ns,
             loaded: self.loaded.get(number).copied().unwrap_or(0),
             planned: self.killed.contains(&name),
         });
@@ -451,6 +453,7 @@ fn start_services(
     Ok(Some(services))
 }
 
-pub(super) fn nanoseconds(duration: DurationNs) -> i64 {
-    i64::try_from(duration.0).unwrap_or(i64::MAX / 4)
+/// Returns a plan's length of time with a sign, as instants need it.
+pub(super) fn nanoseconds(duration: unruly_plan::DurationNs) -> DurationNs {
+    DurationNs::from_unsigned(duration.0)
 }

@@ -33,4 +33,4 @@ pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
 pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};
 pub use table_spool::TableSpool;
-pub use unruly_time::{Clock, ClockPair, MonoNs, StepNs, WallNs, monotonic};
+pub use unruly_time::{Clock, ClockPair, ColumnNs, DurationNs, MonoNs, StepNs, WallNs, monotonic};

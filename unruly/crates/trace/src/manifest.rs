@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
+use unruly_time::{ColumnNs, DurationNs};
 
 use crate::error::TraceError;
 
@@ -65,7 +66,7 @@ pub struct Host {
     /// Share of time stolen by the hypervisor at the start.
     pub steal_share: Option<f64>,
     /// How long this host stops a process in one of ten windows of 10 ms.
-    pub noise_floor_ns: Option<i64>,
+    pub noise_floor_ns: Option<DurationNs>,
 }
 
 impl Host {
@@ -232,14 +233,19 @@ pub struct Requests {
     /// rows do not show it, because they were shed, refused, or waited for a connection.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
-    /// Delay of the latest of them, in nanoseconds.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub late_max_ns: u64,
+    /// Delay of the latest of them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub late_max_ns: DurationNs,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(time: &DurationNs) -> bool {
+    *time == DurationNs::ZERO
 }
 
 /// The conservation counts.
@@ -340,11 +346,11 @@ pub struct Manifest {
     /// How the run ended.
     pub status: RunStatus,
     /// Wall clock of the first start.
-    pub started_ns: i64,
+    pub started_ns: ColumnNs,
     /// Wall clock of the last stop.
-    pub ended_ns: Option<i64>,
+    pub ended_ns: Option<ColumnNs>,
     /// Measured time that the plan asked for, over all cells and repeats.
-    pub planned_ns: i64,
+    pub planned_ns: DurationNs,
     /// What is known to be absent, a sentence each.
     pub missing: Vec<String>,
     /// What broke the run, a sentence each: processes that measure and died before their time.

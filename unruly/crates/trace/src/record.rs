@@ -2,12 +2,14 @@
 
 use std::sync::LazyLock;
 
+use unruly_time::ColumnNs;
+
 use crate::schema::Table;
 use crate::segment::Value;
 use crate::spool::SpoolHeader;
 
 /// A time that never came.
-pub const NULL_NS: i64 = i64::MIN;
+pub const NULL_NS: ColumnNs = ColumnNs(i64::MIN);
 
 /// What became of one copy of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -171,19 +173,19 @@ impl Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// When the schedule said to send.
-    pub intended_ns: i64,
+    pub intended_ns: ColumnNs,
     /// Handed to the kernel.
-    pub sent_ns: i64,
+    pub sent_ns: ColumnNs,
     /// Last byte in user space.
-    pub received_ns: i64,
+    pub received_ns: ColumnNs,
     /// The kernel's stamp of the reply.
-    pub kernel_received_ns: i64,
+    pub kernel_received_ns: ColumnNs,
     /// The server kernel's stamp of the request, on the server's clock.
-    pub server_kernel_received_ns: i64,
+    pub server_kernel_received_ns: ColumnNs,
     /// The server had the request, on its clock.
-    pub server_received_ns: i64,
+    pub server_received_ns: ColumnNs,
     /// The server handed the reply over, on its clock.
-    pub server_sent_ns: i64,
+    pub server_sent_ns: ColumnNs,
     /// Shared by the copies of one request; unique for its client within a cell and repeat.
     pub request: u64,
     /// The key, where the operation has one.
@@ -232,7 +234,7 @@ impl Record {
     #[must_use]
     pub fn empty() -> Self {
         Self {
-            intended_ns: 0,
+            intended_ns: ColumnNs(0),
             sent_ns: NULL_NS,
             received_ns: NULL_NS,
             kernel_received_ns: NULL_NS,
@@ -291,7 +293,7 @@ impl Record {
             self.server_received_ns,
             self.server_sent_ns,
         ] {
-            put(&time.to_le_bytes());
+            put(&time.0.to_le_bytes());
         }
         put(&self.request.to_le_bytes());
         put(&self.key.unwrap_or(0).to_le_bytes());
@@ -323,19 +325,19 @@ impl Record {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        let i64_at = |at: usize| u64_at(at).cast_signed();
+        let time_at = |at: usize| ColumnNs(u64_at(at).cast_signed());
         if crc32c::crc32c(&bytes[..100]) != u32_at(100) {
             return None;
         }
         let flags = bytes[97];
         Some(Self {
-            intended_ns: i64_at(0),
-            sent_ns: i64_at(8),
-            received_ns: i64_at(16),
-            kernel_received_ns: i64_at(24),
-            server_kernel_received_ns: i64_at(32),
-            server_received_ns: i64_at(40),
-            server_sent_ns: i64_at(48),
+            intended_ns: time_at(0),
+            sent_ns: time_at(8),
+            received_ns: time_at(16),
+            kernel_received_ns: time_at(24),
+            server_kernel_received_ns: time_at(32),
+            server_received_ns: time_at(40),
+            server_sent_ns: time_at(48),
             request: u64_at(56),
             key: (flags & 8 != 0).then(|| u64_at(64)),
             connection: u32_at(72),
@@ -367,11 +369,11 @@ impl Record {
     /// If `column` is not a column of the table; callers iterate over its columns.
     #[must_use]
     pub fn value<'a>(&self, column: usize, header: &'a SpoolHeader) -> Value<'a> {
-        let time = |time_ns: i64| {
-            if time_ns == NULL_NS {
+        let time = |time: ColumnNs| {
+            if time == NULL_NS {
                 Value::Null
             } else {
-                Value::Int(time_ns)
+                Value::Int(time.0)
             }
         };
         match column {
@@ -389,7 +391,7 @@ impl Record {
             11 => self
                 .key
                 .map_or(Value::Null, |key| Value::Int(key.cast_signed())),
-            12 => Value::Int(self.intended_ns),
+            12 => Value::Int(self.intended_ns.0),
             13 => time(self.sent_ns),
             14 => time(self.received_ns),
             15 => time(self.kernel_received_ns),
@@ -424,7 +426,8 @@ mod tests {
     use super::*;
 
     fn any_record() -> impl Strategy<Value = Record> {
-        let times = prop::array::uniform7(prop_oneof![Just(NULL_NS), any::<i64>()]);
+        let times =
+            prop::array::uniform7(prop_oneof![Just(NULL_NS), any::<i64>().prop_map(ColumnNs)]);
         let numbers = (
             any::<u64>(),
             any::<Option<u64>>(),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use rtrb::{Consumer, Producer, RingBuffer};
-use unruly_time::{Clock, ClockPair, ClockWatch, StepNs};
+use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs, StepNs};
 
 use crate::error::TraceError;
 use crate::locks::WriterLock;
@@ -76,7 +76,7 @@ struct Shared {
     failed: AtomicBool,
     written: AtomicU64,
     failure: Mutex<Option<String>>,
-    steps: Mutex<Vec<(i64, StepNs)>>,
+    steps: Mutex<Vec<(ColumnNs, StepNs)>>,
 }
 
 impl Shared {
@@ -142,7 +142,7 @@ impl Recorder {
 
     /// Counts a copy that the schedule asked for at this time of the run. Its record must follow,
     /// exactly once.
-    pub fn scheduled(&mut self, intended_ns: i64) {
+    pub fn scheduled(&mut self, intended_ns: ColumnNs) {
         self.tally.copies.scheduled += 1;
         if let Some(page) = &self.page {
             page.note(self.tally.copies.scheduled, intended_ns);
@@ -201,7 +201,7 @@ impl Recorder {
 
     /// Clock steps seen since the last call: column time and size.
     #[must_use]
-    pub fn take_steps(&self) -> Vec<(i64, StepNs)> {
+    pub fn take_steps(&self) -> Vec<(ColumnNs, StepNs)> {
         self.shared
             .steps
             .lock()

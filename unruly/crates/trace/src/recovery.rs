@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use unruly_time::{ColumnNs, DurationNs};
+
 use crate::error::TraceError;
 use crate::locks::{RunLock, WriterLock};
 use crate::manifest::{Counts, Manifest, RunStatus};
@@ -41,7 +43,7 @@ pub struct Loss {
     /// Those of them that have a row.
     pub rows: u64,
     /// When the last of them was scheduled, since the start of the run.
-    pub last_ns: i64,
+    pub last_ns: DurationNs,
 }
 
 impl std::fmt::Display for Loss {
@@ -52,7 +54,7 @@ impl std::fmt::Display for Loss {
             "of {} requests that it had begun, {} have no row; the last was scheduled {:.4} s after the start",
             grouped(self.begun),
             grouped(lost),
-            seconds(self.last_ns)
+            self.last_ns.as_secs_f64()
         )
     }
 }
@@ -162,7 +164,7 @@ type Ends = BTreeMap<String, End>;
 #[derive(Debug, Default)]
 struct End {
     /// When its last row is from; 0 for none.
-    last_row_ns: i64,
+    last_row_ns: ColumnNs,
     tally: Option<LastTally>,
     /// Where that is from.
     page: Option<String>,
@@ -217,12 +219,12 @@ fn stem_of(path: &Path) -> String {
         .map_or_else(|| stem.clone(), |(stem, _)| stem.to_owned())
 }
 
-fn last_instant(record: &Record) -> i64 {
+fn last_instant(record: &Record) -> ColumnNs {
     [record.sent_ns, record.received_ns, record.intended_ns]
         .into_iter()
         .filter(|time_ns| *time_ns != NULL_NS)
         .max()
-        .unwrap_or(0)
+        .unwrap_or_default()
 }
 
 fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mut Recovery) {
@@ -232,14 +234,16 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
             stem: stem.clone(),
             begun: tally.scheduled,
             rows: found.get(stem).map_or(0, |it| it.copies.recorded),
-            last_ns: tally.intended_ns.saturating_sub(manifest.started_ns),
+            last_ns: tally.intended_ns.saturating_since(manifest.started_ns),
         });
         let what = match &loss {
             Some(loss) if loss.begun > 0 => loss.to_string(),
-            _ if end.last_row_ns == 0 => "it has no row".to_owned(),
+            _ if end.last_row_ns == ColumnNs(0) => "it has no row".to_owned(),
             _ => format!(
                 "its last row is from {:.1} s after the start",
-                seconds(end.last_row_ns.saturating_sub(manifest.started_ns))
+                end.last_row_ns
+                    .saturating_since(manifest.started_ns)
+                    .as_secs_f64()
             ),
         };
         let process = stem
@@ -271,7 +275,7 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
             .values()
             .map(|end| end.last_row_ns)
             .max()
-            .filter(|end_ns| *end_ns > 0);
+            .filter(|end_ns| *end_ns > ColumnNs(0));
     }
     count_again(manifest, &found);
 }
@@ -327,9 +331,4 @@ pub fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a time for people")]
-fn seconds(time_ns: i64) -> f64 {
-    time_ns as f64 / 1e9
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::Uid;
+use unruly_time::ColumnNs;
 
 /// The file system in memory that every Linux has.
 const FOLDER: &str = "/dev/shm";
@@ -53,7 +54,7 @@ pub(crate) struct LastTally {
     /// Copies that the recorder was asked for.
     pub(crate) scheduled: u64,
     /// When the last of them was scheduled, on the run's clock.
-    pub(crate) intended_ns: i64,
+    pub(crate) intended_ns: ColumnNs,
 }
 
 impl TallyPage {
@@ -81,7 +82,7 @@ impl TallyPage {
                     _lock: lock,
                 };
                 // The page fault of the first store is taken here, and not by the first request.
-                page.note(0, 0);
+                page.note(0, ColumnNs(0));
                 Ok(page)
             }
             Err(error) => {
@@ -111,10 +112,10 @@ impl TallyPage {
     }
 
     /// Notes one copy more, whose scheduled time is this. Two stores to memory, and no system call.
-    pub(crate) fn note(&self, scheduled: u64, intended_ns: i64) {
+    pub(crate) fn note(&self, scheduled: u64, intended_ns: ColumnNs) {
         // SAFETY: the mapping lives as long as self, begins on a page, and is as long as a Page.
         let page = unsafe { self.page.as_ref() };
-        page.intended_ns.store(intended_ns, Ordering::Relaxed);
+        page.intended_ns.store(intended_ns.0, Ordering::Relaxed);
         page.scheduled.store(scheduled, Ordering::Release);
     }
 }
@@ -177,7 +178,7 @@ fn read_from(folder: &Path, name: &str) -> Option<LastTally> {
     }
     Some(LastTally {
         scheduled: u64::from_ne_bytes(*scheduled),
-        intended_ns: i64::from_ne_bytes(*intended_ns.first_chunk()?),
+        intended_ns: ColumnNs(i64::from_ne_bytes(*intended_ns.first_chunk()?)),
     })
 }
 
@@ -200,8 +201,8 @@ mod tests {
     fn a_page_keeps_the_last_count_of_a_process_that_did_not_end_properly() {
         let folder = folder();
         let page = TallyPage::make_in(folder.path()).unwrap();
-        page.note(1, 10);
-        page.note(2, -20);
+        page.note(1, ColumnNs(10));
+        page.note(2, ColumnNs(-20));
         let name = page.name();
         std::mem::forget(page);
         let mode = fs::metadata(folder.path().join(&name))
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(mode.mode() & 0o777, 0o600);
         let told = LastTally {
             scheduled: 2,
-            intended_ns: -20,
+            intended_ns: ColumnNs(-20),
         };
         assert_eq!(read_from(folder.path(), &name), Some(told));
         fs::remove_file(folder.path().join(&name)).unwrap();

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Map, Value as Json, json};
 use unruly_trace::{
-    Counts, Level, Manifest, Record, SegmentMeta, SegmentWriter, SpoolHeader, SpoolReader, Status,
-    Table, Value,
+    ColumnNs, Counts, Level, Manifest, Record, SegmentMeta, SegmentWriter, SpoolHeader,
+    SpoolReader, Status, Table, Value,
 };
 
 fn folder_of_golden() -> PathBuf {
@@ -131,10 +131,10 @@ fn the_golden_manifest_is_read_and_written_without_loss() {
 /// A final record with a key, a provisional one, and the one that supersedes it.
 fn records() -> Vec<Record> {
     let first = Record {
-        intended_ns: 1_795_212_671_000_000_001,
-        sent_ns: 1_795_212_671_000_000_102,
-        received_ns: 1_795_212_671_000_001_003,
-        kernel_received_ns: 1_795_212_671_000_001_002,
+        intended_ns: ColumnNs(1_795_212_671_000_000_001),
+        sent_ns: ColumnNs(1_795_212_671_000_000_102),
+        received_ns: ColumnNs(1_795_212_671_000_001_003),
+        kernel_received_ns: ColumnNs(1_795_212_671_000_001_002),
         request: 1,
         key: Some(258),
         connection: 3,

@@ -10,9 +10,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::json;
 use unruly_trace::{
-    Cell, Clock, ClockPair, Copies, Counts, Level, Manifest, Process, Record, Recorder,
-    RecorderOptions, RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError, WriterLock,
-    recover,
+    Cell, Clock, ClockPair, ColumnNs, Copies, Counts, DurationNs, Level, Manifest, Process, Record,
+    Recorder, RecorderOptions, RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError,
+    WriterLock, recover,
 };
 
 fn header() -> SpoolHeader {
@@ -42,11 +42,11 @@ fn recorder(directory: &Path, spool_rows_max: u64) -> Recorder {
 }
 
 fn ok(request: u64) -> Record {
-    let intended_ns = i64::try_from(request).unwrap() * 1_000;
+    let intended_ns = ColumnNs(i64::try_from(request).unwrap() * 1_000);
     Record {
         intended_ns,
-        sent_ns: intended_ns + 10,
-        received_ns: intended_ns + 500,
+        sent_ns: intended_ns + DurationNs(10),
+        received_ns: intended_ns + DurationNs(500),
         request,
         phase: 1,
         status: Status::Ok,
@@ -95,9 +95,9 @@ fn manifest(status: RunStatus) -> Manifest {
         plan_sha256: String::new(),
         seed: 1,
         status,
-        started_ns: 0,
+        started_ns: ColumnNs(0),
         ended_ns: None,
-        planned_ns: 0,
+        planned_ns: DurationNs(0),
         missing: Vec::new(),
         broken: Vec::new(),
         hosts: Vec::new(),
@@ -139,7 +139,7 @@ fn what_is_recorded_is_in_the_segments_and_no_spool_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 1_000_000);
     for request in 0..10_000 {
-        recorder.scheduled(0);
+        recorder.scheduled(ColumnNs(0));
         recorder.record(&ok(request));
     }
     let (tally, report) = recorder.finish("agent-0").unwrap();
@@ -156,7 +156,7 @@ fn what_is_recorded_is_in_the_segments_and_no_spool_is_left() {
 fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 100);
-    recorder.scheduled(0);
+    recorder.scheduled(ColumnNs(0));
     let open = Record {
         status: Status::Unfinished,
         answered: false,
@@ -164,7 +164,7 @@ fn a_full_spool_becomes_a_segment_and_an_open_copy_moves_to_the_next() {
     };
     assert!(recorder.note_open(&open));
     for request in 0..5_000 {
-        recorder.scheduled(0);
+        recorder.scheduled(ColumnNs(0));
         recorder.record(&ok(request));
         if request % 500 == 0 {
             // Lets the drain thread see more than one full spool; the outcome is the same without.
@@ -191,7 +191,7 @@ fn what_a_broken_disk_cannot_take_is_dropped_and_counted() {
     fs::write(requests.join("agent-0-c0r0-00001.spool"), b"").unwrap();
     let mut recorder = recorder(directory.path(), 100);
     for request in 0..100 {
-        recorder.scheduled(0);
+        recorder.scheduled(ColumnNs(0));
         recorder.record(&ok(request));
     }
     let until = Instant::now() + Duration::from_secs(60);
@@ -200,7 +200,7 @@ fn what_a_broken_disk_cannot_take_is_dropped_and_counted() {
         std::thread::yield_now();
     }
     for request in 100..110 {
-        recorder.scheduled(0);
+        recorder.scheduled(ColumnNs(0));
         recorder.record(&ok(request));
     }
     let (tally, report) = recorder.finish("agent-0").unwrap();
@@ -215,13 +215,13 @@ fn what_a_broken_disk_cannot_take_is_dropped_and_counted() {
 fn every_column_of_a_row_holds_the_field_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let record = Record {
-        intended_ns: 101,
-        sent_ns: 102,
-        received_ns: 103,
-        kernel_received_ns: 104,
-        server_kernel_received_ns: 105,
-        server_received_ns: 106,
-        server_sent_ns: 107,
+        intended_ns: ColumnNs(101),
+        sent_ns: ColumnNs(102),
+        received_ns: ColumnNs(103),
+        kernel_received_ns: ColumnNs(104),
+        server_kernel_received_ns: ColumnNs(105),
+        server_received_ns: ColumnNs(106),
+        server_sent_ns: ColumnNs(107),
         request: 108,
         key: Some(109),
         connection: 110,
@@ -281,8 +281,8 @@ fn every_column_of_a_row_holds_the_field_of_its_name() {
 fn a_copy_that_ends_twice_or_never_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = recorder(directory.path(), 1_000);
-    recorder.scheduled(0);
-    recorder.scheduled(0);
+    recorder.scheduled(ColumnNs(0));
+    recorder.scheduled(ColumnNs(0));
     recorder.record(&ok(1));
     let error = recorder.finish("agent-0").unwrap_err();
     assert!(matches!(error, TraceError::Conservation { .. }));
@@ -324,11 +324,11 @@ fn a_dead_process_s_rows_are_recovered_and_its_open_copies_are_unfinished() {
 }
 
 /// Writes a page of memory as a killed process leaves it, after it has begun `begun` copies.
-fn left_page(begun: u64, last_ns: i64) -> (String, PathBuf) {
-    let unique = ClockPair::now().wall_ns;
+fn left_page(begun: u64, last_ns: ColumnNs) -> (String, PathBuf) {
+    let unique = ClockPair::now().wall_ns.0;
     let name = format!("unruly-tally-{unique:016x}{:016x}", std::process::id());
     let path = Path::new("/dev/shm").join(&name);
-    let numbers = [begun.to_ne_bytes(), last_ns.to_ne_bytes()].concat();
+    let numbers = [begun.to_ne_bytes(), last_ns.0.to_ne_bytes()].concat();
     fs::write(&path, [b"UNRULYT1".to_vec(), numbers].concat()).unwrap();
     (name, path)
 }
@@ -337,7 +337,7 @@ fn left_page(begun: u64, last_ns: i64) -> (String, PathBuf) {
 fn what_a_killed_process_had_begun_and_has_no_row_is_counted() {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir_all(directory.path().join("requests")).unwrap();
-    let (name, page) = left_page(1_005, 2_500_000_000);
+    let (name, page) = left_page(1_005, ColumnNs(2_500_000_000));
     let header = SpoolHeader {
         tally: Some(name),
         ..header()
@@ -369,7 +369,7 @@ fn what_a_killed_process_had_begun_and_has_no_row_is_counted() {
 fn a_recovery_that_fails_half_way_forgets_nothing() {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir_all(directory.path().join("requests")).unwrap();
-    let (name, page) = left_page(10, 1_000_000_000);
+    let (name, page) = left_page(10, ColumnNs(1_000_000_000));
     let header = SpoolHeader {
         tally: Some(name),
         ..header()
@@ -438,13 +438,13 @@ fn links_and_pipes_of_a_run_are_neither_followed_nor_waited_for() {
 fn numbers_beyond_all_bounds_are_no_reason_to_stop() {
     let directory = tempfile::tempdir().unwrap();
     let far = Record {
-        intended_ns: i64::MAX - 1,
-        received_ns: i64::MAX - 1,
+        intended_ns: ColumnNs(i64::MAX - 1),
+        received_ns: ColumnNs(i64::MAX - 1),
         ..ok(1)
     };
     died(directory.path(), &[far], 0);
     let mut told = manifest(RunStatus::Running);
-    told.started_ns = -5_000_000_000;
+    told.started_ns = ColumnNs(-5_000_000_000);
     let huge = Copies {
         scheduled: u64::MAX,
         ok: u64::MAX,

@@ -34,8 +34,8 @@ const SAMPLES: usize = 256;
 pub(super) struct Auto {
     hedging: bool,
     since: MonoNs,
-    /// The times of the latest answers in ns, as a ring.
-    took_ns: Vec<u64>,
+    /// The times of the latest answers, as a ring.
+    took: Vec<DurationNs>,
     next: usize,
     delay: DurationNs,
 }
@@ -45,7 +45,7 @@ impl Default for Auto {
         Self {
             hedging: false,
             since: MonoNs(0),
-            took_ns: Vec::with_capacity(SAMPLES),
+            took: Vec::with_capacity(SAMPLES),
             next: 0,
             delay: super::rate::RETRY_MIN,
         }
@@ -55,22 +55,22 @@ impl Default for Auto {
 impl Auto {
     /// Notes the time that an answer took.
     pub(super) fn observe(&mut self, took: DurationNs) {
-        if self.took_ns.len() < SAMPLES {
-            self.took_ns.push(took.0);
+        if self.took.len() < SAMPLES {
+            self.took.push(took);
             return;
         }
         assert!(
-            self.took_ns.len() == SAMPLES && self.next < SAMPLES,
+            self.took.len() == SAMPLES && self.next < SAMPLES,
             "the ring is full, and the oldest time is replaced"
         );
-        self.took_ns[self.next] = took.0;
+        self.took[self.next] = took;
         self.next = (self.next + 1) % SAMPLES;
         if self.next == 0 {
-            let mut sorted = self.took_ns.clone();
+            let mut sorted = self.took.clone();
             sorted.sort_unstable();
             // At the 95th percentile one operation in twenty is hedged, so copies add five per cent
             // of load.
-            self.delay = DurationNs(sorted[SAMPLES * 95 / 100]);
+            self.delay = sorted[SAMPLES * 95 / 100];
         }
     }
 

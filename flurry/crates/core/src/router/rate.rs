@@ -34,8 +34,8 @@ pub(super) fn moving(bytes: usize) -> DurationNs {
 #[derive(Debug, Clone)]
 pub(super) struct Rate {
     /// Smoothed round trip and its deviation, as in RFC 6298.
-    smoothed_ns: u64,
-    deviation_ns: u64,
+    smoothed: DurationNs,
+    deviation: DurationNs,
     tokens: u32,
     refilled: MonoNs,
     busy: u8,
@@ -45,8 +45,8 @@ pub(super) struct Rate {
 impl Rate {
     pub(super) fn new(now: MonoNs) -> Self {
         Self {
-            smoothed_ns: 0,
-            deviation_ns: 0,
+            smoothed: DurationNs(0),
+            deviation: DurationNs(0),
             tokens: SILENT_ALLOWANCE,
             refilled: now,
             busy: 0,
@@ -55,23 +55,23 @@ impl Rate {
     }
 
     pub(super) fn observe(&mut self, took: DurationNs) {
-        if self.smoothed_ns == 0 {
-            self.smoothed_ns = took.0.max(1);
-            self.deviation_ns = took.0 / 2;
+        if self.smoothed.0 == 0 {
+            self.smoothed.0 = took.0.max(1);
+            self.deviation.0 = took.0 / 2;
         } else {
-            let off = self.smoothed_ns.abs_diff(took.0);
-            self.deviation_ns = (3 * self.deviation_ns + off) / 4;
-            self.smoothed_ns = (7 * self.smoothed_ns + took.0) / 8;
+            let off = self.smoothed.0.abs_diff(took.0);
+            self.deviation.0 = (3 * self.deviation.0 + off) / 4;
+            self.smoothed.0 = (7 * self.smoothed.0 + took.0) / 8;
         }
     }
 
     pub(super) fn round_trip(&self) -> DurationNs {
-        DurationNs(self.smoothed_ns)
+        self.smoothed
     }
 
     /// Returns the time before a copy that was repeated `backoff` times is repeated again.
     pub(super) fn again_after(&self, backoff: u8) -> DurationNs {
-        let base = (2 * self.smoothed_ns + 4 * self.deviation_ns).max(RETRY_MIN.0);
+        let base = (2 * self.smoothed.0 + 4 * self.deviation.0).max(RETRY_MIN.0);
         let after = (base << backoff.min(10)).min(RETRY_MAX.0);
         assert!(
             (RETRY_MIN.0..=RETRY_MAX.0).contains(&after),

@@ -47,7 +47,7 @@ pub(super) struct Generation {
     database: Database,
     pub(super) life: Incarnation,
     /// Up to when each shard's changes are there, by the wall clock.
-    pub(super) through_ns: Vec<i64>,
+    pub(super) through_ns: Vec<WallNs>,
 }
 
 fn row_key(key: &Key) -> Vec<u8> {
@@ -113,7 +113,7 @@ impl Generation {
             path,
             database,
             life,
-            through_ns: vec![0; usize::from(shards)],
+            through_ns: vec![WallNs(0); usize::from(shards)],
         })
     }
 
@@ -147,7 +147,7 @@ impl Generation {
         }
         let through_ns = (0..usize::from(shards)).map(|shard| {
             let known = number(&through(shard));
-            i64::try_from(known).unwrap_or(0)
+            WallNs(i64::try_from(known).unwrap_or(0))
         });
         Ok(Self {
             through_ns: through_ns.collect(),
@@ -166,7 +166,7 @@ impl Generation {
         let through_ns = self.through_ns.iter().copied().min();
         SavedLife {
             life: self.life,
-            through: WallNs(through_ns.unwrap_or(0)),
+            through: through_ns.unwrap_or_default(),
         }
     }
 
@@ -174,7 +174,7 @@ impl Generation {
     pub(super) fn commit<'a>(
         &mut self,
         rows: impl Iterator<Item = (&'a Key, &'a Row)>,
-        through_ns: &[i64],
+        through_ns: &[WallNs],
     ) -> Result<(), Error> {
         let database = &self.database;
         guarded(&self.path, "to write records there", || {
@@ -187,7 +187,7 @@ impl Generation {
             drop(records);
             let mut known = write.open_table(KNOWN)?;
             for (shard, at_ns) in through_ns.iter().enumerate() {
-                let at_ns = u128::try_from(*at_ns).unwrap_or(0);
+                let at_ns = u128::try_from(at_ns.0).unwrap_or(0);
                 known.insert(through(shard).as_str(), at_ns)?;
             }
             drop(known);

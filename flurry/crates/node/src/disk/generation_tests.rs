@@ -33,7 +33,10 @@ fn filled(path: PathBuf, count: u64) -> Generation {
         let row = Row::Is(state(number + 1, Some(&format!("value {number}"))));
         let rows = [(key(&format!("k{number:03}")), row)];
         generation
-            .commit(rows.iter().map(|(key, row)| (key, row)), &[5, 4])
+            .commit(
+                rows.iter().map(|(key, row)| (key, row)),
+                &[WallNs(5), WallNs(4)],
+            )
             .unwrap();
     }
     generation
@@ -74,7 +77,7 @@ fn an_older_record_never_takes_the_place_of_a_newer_one() {
     let mut commit = |row: Row| {
         let rows = [(key("k"), row)];
         generation
-            .commit(rows.iter().map(|(key, row)| (key, row)), &[0])
+            .commit(rows.iter().map(|(key, row)| (key, row)), &[WallNs(0)])
             .unwrap();
         everything(&generation).pop().map(|(_, state)| state)
     };

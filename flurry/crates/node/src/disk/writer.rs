@@ -44,8 +44,8 @@ struct Shard {
     life: Option<Incarnation>,
     /// Position of the last change that arrived.
     seen: u64,
-    /// Wall-clock time up to which all of its changes have arrived, in nanoseconds.
-    through_ns: i64,
+    /// Wall-clock time up to which all of its changes have arrived.
+    through_ns: WallNs,
     /// The copy of which all its records have arrived.
     copied: Option<u64>,
 }
@@ -253,7 +253,7 @@ impl Writer {
             }
         }
         if wanted {
-            self.shards[shard].through_ns = at.0;
+            self.shards[shard].through_ns = at;
         }
     }
 
@@ -294,7 +294,7 @@ impl Writer {
             self.bytes = 0;
             return Ok(());
         }
-        let through: Vec<i64> = self.shards.iter().map(|it| it.through_ns).collect();
+        let through: Vec<WallNs> = self.shards.iter().map(|it| it.through_ns).collect();
         let life = self.life();
         // The file with all records of this incarnation.
         let whole = [&mut self.candidate, &mut self.current];

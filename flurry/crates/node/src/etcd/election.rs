@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tracing::{info, warn};
+use unruly_time::BootNs;
 
 use super::call::{Caller, NoAnswer, is_unchanged, number, put};
 use super::place::Etcd;
@@ -64,7 +65,7 @@ struct Campaign {
     /// Revision of the present term, and the time until which the term is certain, on the clock of
     /// [`now_ns`]. The time belongs to the term and not to the process, since a later term must not
     /// prolong an earlier one.
-    sure: Option<(i64, i64)>,
+    sure: Option<(i64, BootNs)>,
     /// The term that the controller has given up.
     resigned: Option<i64>,
     stopped: bool,
@@ -77,9 +78,12 @@ struct Shared {
 }
 
 /// A clock that also runs while the machine is asleep, as the lease does.
-fn now_ns() -> i64 {
-    clock_gettime(ClockId::CLOCK_BOOTTIME)
-        .map_or(i64::MAX, |now| now.tv_sec() * 1_000_000_000 + now.tv_nsec())
+fn now_ns() -> BootNs {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME);
+    // An unknown time is after every lease.
+    now.map_or(BootNs(i64::MAX), |now| {
+        BootNs(now.tv_sec() * 1_000_000_000 + now.tv_nsec())
+    })
 }
 
 impl Shared {
@@ -93,9 +97,8 @@ impl Shared {
     }
 
     /// A term is sure from when etcd was asked, for some time.
-    fn sure_from(&self, won_at: i64, asked_ns: i64) {
-        let sure_ns = i64::try_from(SURE.as_nanos()).unwrap_or(0);
-        self.lock().sure = Some((won_at, asked_ns.saturating_add(sure_ns)));
+    fn sure_from(&self, won_at: i64, asked_ns: BootNs) {
+        self.lock().sure = Some((won_at, asked_ns.saturating_add(SURE.into())));
     }
 
     fn is_stopped(&self) -> bool {
@@ -348,7 +351,7 @@ impl Candidate {
     }
 
     /// Lets the controller take the term up, and keeps the term for as long as possible.
-    fn lead(&mut self, term: Term, asked_ns: i64) {
+    fn lead(&mut self, term: Term, asked_ns: BootNs) {
         let (won_at, lease) = (term.won_at, term.lease);
         info!(address = self.address, "it leads");
         self.shared.sure_from(won_at, asked_ns);

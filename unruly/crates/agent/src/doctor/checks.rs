@@ -1,5 +1,7 @@
 //! Turns evidence into diagnoses. This file does not touch the host.
 
+use unruly_trace::DurationNs;
+
 use super::Severity::{Informs, Spoils, Warns};
 use super::evidence::Evidence;
 use super::render::{bytes, share, time};
@@ -10,18 +12,18 @@ use super::{Diagnosis, NoiseFloor, Severity};
 const CLOCK_SOURCES_FAST: [&str; 2] = ["tsc", "arch_sys_counter"];
 /// Cost of reading the clock above which the reading disturbs the measurement, in nanoseconds. The
 /// load generator reads the clock three times per request.
-const CLOCK_COST_NS_MAX: i64 = 200;
+const CLOCK_COST_NS_MAX: DurationNs = DurationNs(200);
 /// A loopback round trip takes some ten of these.
-const CLOCK_RESOLUTION_NS_MAX: i64 = 1_000;
+const CLOCK_RESOLUTION_NS_MAX: DurationNs = DurationNs(1_000);
 const STEAL_SHARE_MAX: f64 = 0.01;
 const LOST_SHARE_MAX: f64 = 0.01;
-const GAP_NS_MAX: i64 = 10_000_000;
+const GAP_NS_MAX: DurationNs = DurationNs(10_000_000);
 /// What a generator of load may need at most.
 const LOCKED_BYTES_WANTED: u64 = 64 << 20;
 const OPEN_FILES_WANTED: u64 = 4_096;
 const FREE_BYTES_WANTED: u64 = 1_000_000_000;
 /// A store that syncs each write is bound to a thousand a second by this.
-const SYNC_NS_NOTED: i64 = 1_000_000;
+const SYNC_NS_NOTED: DurationNs = DurationNs(1_000_000);
 
 /// Judges the evidence, the worst first: that is the order of the checks.
 pub(super) fn diagnose(evidence: &Evidence) -> Vec<Diagnosis> {
@@ -56,7 +58,7 @@ pub(super) fn warning(noise: &NoiseFloor) -> Option<String> {
             "this host lost {:.0} % of its CPU to other work in {:.0} s: the result may be spoiled; \
              hint: `unruly doctor` says more",
             (lost * 100.0).max(1.0),
-            noise.spun_ns as f64 / 1e9
+            noise.spun_ns.as_secs_f64()
         )
     })
 }
@@ -152,7 +154,7 @@ fn clock_source(evidence: &Evidence) -> Option<Diagnosis> {
             Warns,
             format!(
                 "clock source is {source}, a reading costs {} ns",
-                evidence.noise.clock_cost_ns
+                evidence.noise.clock_cost_ns.0
             ),
             "a reading may ask the kernel or the hypervisor, and take longer under load",
             Some(
@@ -169,7 +171,10 @@ fn clock_slow(evidence: &Evidence) -> Option<Diagnosis> {
         diagnosis(
             "clock_slow",
             Warns,
-            format!("a reading of the clock costs {cost_ns} ns; {CLOCK_COST_NS_MAX} is fit"),
+            format!(
+                "a reading of the clock costs {} ns; {} is fit",
+                cost_ns.0, CLOCK_COST_NS_MAX.0
+            ),
             "it adds to every latency and lowers the rate that one thread can send",
             Some("use the tsc clock source; in a sandbox, see that the vDSO is not blocked"),
         )

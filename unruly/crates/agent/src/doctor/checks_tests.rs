@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
+use unruly_trace::DurationNs;
 
 use super::*;
 use crate::doctor::evidence::{self, Limits, Load};
@@ -59,18 +60,18 @@ fn seen(root: &TempDir) -> Evidence {
     Evidence {
         host: facts::facts_below(root),
         noise: NoiseFloor {
-            spun_ns: 1_000_000_000,
+            spun_ns: DurationNs(1_000_000_000),
             gaps: Gaps {
                 over_10us: 9,
                 over_100us: 1,
                 over_1ms: 0,
                 over_10ms: 0,
             },
-            longest_ns: 10_000_000,
-            lost_ns: 10_000_000,
-            floor_ns: 60_000,
-            clock_cost_ns: 200,
-            clock_resolution_ns: 1_000,
+            longest_ns: DurationNs(10_000_000),
+            lost_ns: DurationNs(10_000_000),
+            floor_ns: DurationNs(60_000),
+            clock_cost_ns: DurationNs(200),
+            clock_resolution_ns: DurationNs(1_000),
         },
         steal_share: Some(0.01),
         load: evidence::load(root),
@@ -80,7 +81,7 @@ fn seen(root: &TempDir) -> Evidence {
         udp_stamps: Trial::Works,
         tcp_stamps: Trial::Works,
         realtime: Trial::Works,
-        sync_ns: Some(1_000_000),
+        sync_ns: Some(DurationNs(1_000_000)),
         free_bytes: Some(1_000_000_000),
     }
 }
@@ -132,7 +133,7 @@ fn an_unknown_host_raises_only_what_was_looked_for_and_not_found() {
 #[test]
 fn lost_time_spoils() {
     let mut evidence = fit();
-    evidence.noise.lost_ns += 1;
+    evidence.noise.lost_ns += DurationNs(1);
     let found = diagnose(&evidence);
     assert_eq!((found[0].code, found[0].severity), ("lost_time", Spoils));
 }
@@ -140,7 +141,7 @@ fn lost_time_spoils() {
 #[test]
 fn a_long_gap_is_raised() {
     assert_eq!(
-        codes_with(|evidence| evidence.noise.longest_ns += 1),
+        codes_with(|evidence| evidence.noise.longest_ns += DurationNs(1)),
         ["long_gaps"]
     );
 }
@@ -199,7 +200,7 @@ fn a_clock_source_that_asks_someone_is_raised() {
 #[test]
 fn a_slow_clock_is_raised() {
     assert_eq!(
-        codes_with(|evidence| evidence.noise.clock_cost_ns = 201),
+        codes_with(|evidence| evidence.noise.clock_cost_ns = DurationNs(201)),
         ["clock_slow"]
     );
 }
@@ -207,7 +208,7 @@ fn a_slow_clock_is_raised() {
 #[test]
 fn a_coarse_clock_is_raised() {
     assert_eq!(
-        codes_with(|evidence| evidence.noise.clock_resolution_ns = 1_001),
+        codes_with(|evidence| evidence.noise.clock_resolution_ns = DurationNs(1_001)),
         ["clock_coarse"]
     );
 }
@@ -285,7 +286,7 @@ fn a_kernel_without_pressure_is_raised() {
 #[test]
 fn a_slow_disk_is_told() {
     assert_eq!(
-        codes_with(|evidence| evidence.sync_ns = Some(1_000_001)),
+        codes_with(|evidence| evidence.sync_ns = Some(DurationNs(1_000_001))),
         ["slow_sync"]
     );
 }
@@ -300,8 +301,8 @@ fn a_guest_is_told() {
 fn the_worst_comes_first() {
     let mut evidence = fit();
     evidence.host.virtualised = Some(true);
-    evidence.noise.clock_cost_ns = 5_000;
-    evidence.noise.lost_ns = 500_000_000;
+    evidence.noise.clock_cost_ns = DurationNs(5_000);
+    evidence.noise.lost_ns = DurationNs(500_000_000);
     assert_eq!(codes(&evidence), ["lost_time", "clock_slow", "virtualised"]);
     assert!(diagnose(&worst()).is_sorted_by_key(|diagnosis| diagnosis.severity));
 }
@@ -309,10 +310,10 @@ fn the_worst_comes_first() {
 /// A host with everything wrong.
 fn worst() -> Evidence {
     let mut evidence = fit();
-    evidence.noise.lost_ns *= 2;
-    evidence.noise.longest_ns *= 2;
-    evidence.noise.clock_cost_ns *= 2;
-    evidence.noise.clock_resolution_ns *= 2;
+    evidence.noise.lost_ns = evidence.noise.lost_ns * 2;
+    evidence.noise.longest_ns = evidence.noise.longest_ns * 2;
+    evidence.noise.clock_cost_ns = evidence.noise.clock_cost_ns * 2;
+    evidence.noise.clock_resolution_ns = evidence.noise.clock_resolution_ns * 2;
     evidence.steal_share = Some(0.5);
     evidence.load = Some(Load {
         running: 99,
@@ -330,7 +331,7 @@ fn worst() -> Evidence {
     evidence.udp_stamps = Trial::Missing;
     evidence.realtime = Trial::Missing;
     evidence.shows_pressure = false;
-    evidence.sync_ns = Some(i64::MAX);
+    evidence.sync_ns = Some(DurationNs(i64::MAX));
     evidence.free_bytes = Some(0);
     evidence
 }

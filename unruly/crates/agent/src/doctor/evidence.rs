@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use unruly_trace::DurationNs;
+
 use crate::probe::{hexadecimal, words};
 
 use super::facts::{self, HostFacts};
@@ -43,7 +45,7 @@ pub(super) struct Evidence {
     pub(super) udp_stamps: Trial,
     pub(super) tcp_stamps: Trial,
     pub(super) realtime: Trial,
-    pub(super) sync_ns: Option<i64>,
+    pub(super) sync_ns: Option<DurationNs>,
     pub(super) free_bytes: Option<u64>,
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use unruly_trace::DurationNs;
 
 use crate::probe::{CpuCounters, decimal, lines, words};
 
@@ -28,7 +29,7 @@ pub struct HostFacts {
     pub steal_share: Option<f64>,
     /// How long this host stops a process in one of ten windows of 10 ms; only known after
     /// listening ([`super::spin`]).
-    pub noise_floor_ns: Option<i64>,
+    pub noise_floor_ns: Option<DurationNs>,
 }
 
 /// Returns the facts that this host's files report, in well below a millisecond.

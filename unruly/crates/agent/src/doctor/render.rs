@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use unruly_plan::quantity;
+use unruly_trace::DurationNs;
 
 use super::{Diagnosis, Examination, HostFacts, NoiseFloor, Severity};
 
@@ -83,7 +84,7 @@ fn clock(examination: &Examination) -> String {
             .clock_source
             .as_deref()
             .unwrap_or("unknown source"),
-        noise.clock_cost_ns,
+        noise.clock_cost_ns.0,
         time(noise.clock_resolution_ns)
     )
 }
@@ -131,8 +132,8 @@ fn paragraph(text: &mut String, head: &str, words: &str) {
 }
 
 /// Returns a time as people read it.
-pub(super) fn time(time_ns: i64) -> String {
-    quantity::duration(time_ns as f64)
+pub(super) fn time(time_ns: DurationNs) -> String {
+    quantity::duration(time_ns.0 as f64)
 }
 
 /// Returns an amount of memory as people read it.
@@ -161,21 +162,21 @@ mod tests {
                 virtualised: Some(false),
                 memory_bytes: Some(8 << 30),
                 steal_share: None,
-                noise_floor_ns: Some(412_000),
+                noise_floor_ns: Some(DurationNs(412_000)),
             },
             noise: NoiseFloor {
-                spun_ns: 3_000_000_000,
+                spun_ns: DurationNs(3_000_000_000),
                 gaps: Gaps {
                     over_10us: 12,
                     over_100us: 3,
                     over_1ms: 1,
                     over_10ms: 0,
                 },
-                longest_ns: 4_100_000,
-                lost_ns: 6_000_000,
-                floor_ns: 412_000,
-                clock_cost_ns: 23,
-                clock_resolution_ns: 21,
+                longest_ns: DurationNs(4_100_000),
+                lost_ns: DurationNs(6_000_000),
+                floor_ns: DurationNs(412_000),
+                clock_cost_ns: DurationNs(23),
+                clock_resolution_ns: DurationNs(21),
             },
             diagnoses,
         }
@@ -229,9 +230,9 @@ This host is fit to measure.
 
     #[test]
     fn numbers_have_the_unit_that_suits_them() {
-        assert_eq!(time(999), "999 ns");
-        assert_eq!(time(1_500), "1.5 µs");
-        assert_eq!(time(62_000_000_000), "62 s");
+        assert_eq!(time(DurationNs(999)), "999 ns");
+        assert_eq!(time(DurationNs(1_500)), "1.5 µs");
+        assert_eq!(time(DurationNs(62_000_000_000)), "62 s");
         assert_eq!(bytes(8 << 20), "8 MiB");
         assert_eq!(bytes(0), "0 B");
         assert_eq!(share(0.0123), "1.23 %");

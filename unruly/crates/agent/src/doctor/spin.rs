@@ -13,26 +13,27 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use unruly_trace::DurationNs;
 
 use crate::probe::monotonic_ns;
 
 /// Length of a window.
-const WINDOW_NS: i64 = 10_000_000;
+const WINDOW_NS: DurationNs = DurationNs(10_000_000);
 
 /// The floor is never below this: two hops over the loopback between cores, of 25 us each. A host
 /// that is more silent than its own network is cannot be measured through that network.
-const FLOOR_NS_MIN: i64 = 50_000;
+const FLOOR_NS_MIN: DurationNs = DurationNs(50_000);
 
 /// A gap above this is counted. Reading the clock takes far less.
-const GAP_NS_MIN: i64 = 10_000;
+const GAP_NS_MIN: DurationNs = DurationNs(10_000);
 
-/// Shortest gap that counts as lost time, in nanoseconds. Shorter gaps look like a hop over the
+/// Shortest gap that counts as lost time. Shorter gaps look like a hop over the
 /// loopback. On a virtual host, timer interrupts of about 20 us each would alone add up to nearly 1
 /// %.
-const LOST_NS_MIN: i64 = FLOOR_NS_MIN;
+const LOST_NS_MIN: DurationNs = FLOOR_NS_MIN;
 
 /// How long to spin between two reports of progress, whose own time is not counted.
-const PROGRESS_NS: i64 = 100_000_000;
+const PROGRESS_NS: DurationNs = DurationNs(100_000_000);
 
 /// How many gaps were longer than a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -51,30 +52,30 @@ pub struct Gaps {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NoiseFloor {
     /// How long the thread spun.
-    pub spun_ns: i64,
+    pub spun_ns: DurationNs,
     /// Gaps by their length.
     pub gaps: Gaps,
     /// The longest gap.
-    pub longest_ns: i64,
+    pub longest_ns: DurationNs,
     /// All gaps over 50 us together.
-    pub lost_ns: i64,
+    pub lost_ns: DurationNs,
     /// 90th percentile over windows of 10 ms of the window's longest gap, and never below 50 us.
-    pub floor_ns: i64,
+    pub floor_ns: DurationNs,
     /// What one reading of `CLOCK_MONOTONIC` costs.
-    pub clock_cost_ns: i64,
+    pub clock_cost_ns: DurationNs,
     /// The smallest step that the clock was seen to make; 0 if it made none. A clock that is finer
     /// than a reading costs shows that cost.
-    pub clock_resolution_ns: i64,
+    pub clock_resolution_ns: DurationNs,
 }
 
 impl NoiseFloor {
     /// Share of the time spun that something else had.
     #[must_use]
     pub fn lost_share(&self) -> f64 {
-        if self.spun_ns == 0 {
+        if self.spun_ns == DurationNs::ZERO {
             0.0
         } else {
-            self.lost_ns as f64 / self.spun_ns as f64
+            self.lost_ns.0 as f64 / self.spun_ns.0 as f64
         }
     }
 }
@@ -82,11 +83,11 @@ impl NoiseFloor {
 /// Busy-polls the clock for `duration` on the calling thread. Calls `progress` about ten times a
 /// second with the completed share, from 0 to 1. The time of these calls is not counted.
 pub fn spin(duration: Duration, progress: &mut dyn FnMut(f64)) -> NoiseFloor {
-    let duration_ns = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+    let duration_ns = DurationNs::from(duration);
     let clock_cost_ns = clock_cost_ns();
     let mut listener = Listener::default();
     while listener.spun_ns < duration_ns {
-        progress(listener.spun_ns as f64 / duration_ns as f64);
+        progress(listener.spun_ns.0 as f64 / duration_ns.0 as f64);
         let stop_ns = duration_ns.min(listener.spun_ns.saturating_add(PROGRESS_NS));
         let mut before_ns = monotonic_ns();
         while listener.spun_ns < stop_ns {
@@ -100,9 +101,9 @@ pub fn spin(duration: Duration, progress: &mut dyn FnMut(f64)) -> NoiseFloor {
 }
 
 /// Median over batches, so that a gap in one of them does not count.
-fn clock_cost_ns() -> i64 {
+fn clock_cost_ns() -> DurationNs {
     const READINGS: i64 = 1_000;
-    let mut costs: [i64; 31] = std::array::from_fn(|_| {
+    let mut costs: [DurationNs; 31] = std::array::from_fn(|_| {
         let began_ns = monotonic_ns();
         for _ in 1..READINGS {
             std::hint::black_box(monotonic_ns());
@@ -116,25 +117,25 @@ fn clock_cost_ns() -> i64 {
 /// Adds up gaps. Knows no clock.
 #[derive(Debug)]
 struct Listener {
-    spun_ns: i64,
+    spun_ns: DurationNs,
     gaps: Gaps,
-    lost_ns: i64,
-    step_ns: Option<i64>,
+    lost_ns: DurationNs,
+    step_ns: Option<DurationNs>,
     windows: Histogram,
-    window_end_ns: i64,
-    window_longest_ns: i64,
+    window_end_ns: DurationNs,
+    window_longest_ns: DurationNs,
 }
 
 impl Default for Listener {
     fn default() -> Self {
         Self {
-            spun_ns: 0,
+            spun_ns: DurationNs::ZERO,
             gaps: Gaps::default(),
-            lost_ns: 0,
+            lost_ns: DurationNs::ZERO,
             step_ns: None,
             windows: Histogram::default(),
             window_end_ns: WINDOW_NS,
-            window_longest_ns: 0,
+            window_longest_ns: DurationNs::ZERO,
         }
     }
 }
@@ -142,12 +143,12 @@ impl Default for Listener {
 impl Listener {
     /// Takes the time between two readings that followed each other.
     #[inline]
-    fn hear(&mut self, gap_ns: i64) {
+    fn hear(&mut self, gap_ns: DurationNs) {
         self.spun_ns += gap_ns;
         if gap_ns > GAP_NS_MIN {
             self.count(gap_ns);
         }
-        if gap_ns > 0 && self.step_ns.is_none_or(|step_ns| gap_ns < step_ns) {
+        if gap_ns > DurationNs::ZERO && self.step_ns.is_none_or(|step_ns| gap_ns < step_ns) {
             self.step_ns = Some(gap_ns);
         }
         self.window_longest_ns = self.window_longest_ns.max(gap_ns);
@@ -155,19 +156,19 @@ impl Listener {
             self.windows.count(self.window_longest_ns);
             // A gap that reaches into the next window is one of that too.
             let reaches_on = self.spun_ns > self.window_end_ns;
-            self.window_longest_ns = if reaches_on { gap_ns } else { 0 };
+            self.window_longest_ns = if reaches_on { gap_ns } else { DurationNs::ZERO };
             self.window_end_ns += WINDOW_NS;
         }
     }
 
     #[cold]
-    fn count(&mut self, gap_ns: i64) {
+    fn count(&mut self, gap_ns: DurationNs) {
         let gaps = &mut self.gaps;
         for (counter, over_ns) in [
-            (&mut gaps.over_10us, 10_000),
-            (&mut gaps.over_100us, 100_000),
-            (&mut gaps.over_1ms, 1_000_000),
-            (&mut gaps.over_10ms, 10_000_000),
+            (&mut gaps.over_10us, DurationNs(10_000)),
+            (&mut gaps.over_100us, DurationNs(100_000)),
+            (&mut gaps.over_1ms, DurationNs(1_000_000)),
+            (&mut gaps.over_10ms, DurationNs(10_000_000)),
         ] {
             *counter += u64::from(gap_ns > over_ns);
         }
@@ -176,7 +177,7 @@ impl Listener {
         }
     }
 
-    fn finish(mut self, clock_cost_ns: i64) -> NoiseFloor {
+    fn finish(mut self, clock_cost_ns: DurationNs) -> NoiseFloor {
         if self.windows.total == 0 {
             // Shorter than a window: what there is of it.
             self.windows.count(self.window_longest_ns);
@@ -188,7 +189,7 @@ impl Listener {
             lost_ns: self.lost_ns,
             floor_ns: self.windows.percentile_ns(90).max(FLOOR_NS_MIN),
             clock_cost_ns,
-            clock_resolution_ns: self.step_ns.unwrap_or(0),
+            clock_resolution_ns: self.step_ns.unwrap_or_default(),
         }
     }
 }
@@ -199,7 +200,7 @@ impl Listener {
 struct Histogram {
     buckets: Vec<u64>,
     total: u64,
-    longest_ns: i64,
+    longest_ns: DurationNs,
 }
 
 /// Buckets for each doubling, as a power of two.
@@ -210,31 +211,30 @@ impl Default for Histogram {
         Self {
             buckets: vec![0; 64 << PRECISION_BITS],
             total: 0,
-            longest_ns: 0,
+            longest_ns: DurationNs::ZERO,
         }
     }
 }
 
 impl Histogram {
-    fn count(&mut self, time_ns: i64) {
-        self.buckets[bucket(time_ns.unsigned_abs())] += 1;
+    fn count(&mut self, time_ns: DurationNs) {
+        self.buckets[bucket(time_ns.0.unsigned_abs())] += 1;
         self.total += 1;
         self.longest_ns = self.longest_ns.max(time_ns);
     }
 
     /// By nearest rank; the upper edge of that bucket, and never above the longest time.
-    fn percentile_ns(&self, percent: u64) -> i64 {
+    fn percentile_ns(&self, percent: u64) -> DurationNs {
         let rank = (self.total * percent).div_ceil(100);
         let mut seen = 0;
         for (index, count) in self.buckets.iter().enumerate() {
             seen += count;
             if seen >= rank && *count > 0 {
-                return i64::try_from(upper_edge(index))
-                    .unwrap_or(i64::MAX)
-                    .min(self.longest_ns);
+                let edge = i64::try_from(upper_edge(index)).unwrap_or(i64::MAX);
+                return DurationNs(edge).min(self.longest_ns);
             }
         }
-        0
+        DurationNs::ZERO
     }
 }
 
@@ -258,24 +258,24 @@ mod tests {
     use super::*;
 
     /// Silence: readings each 50 ns apart.
-    fn silence(listener: &mut Listener, duration_ns: i64) {
-        for _ in 0..duration_ns / 50 {
-            listener.hear(50);
+    fn silence(listener: &mut Listener, duration_ns: DurationNs) {
+        for _ in 0..duration_ns.0 / 50 {
+            listener.hear(DurationNs(50));
         }
     }
 
     #[test]
     fn a_silent_host_has_the_least_floor() {
         let mut listener = Listener::default();
-        silence(&mut listener, 100 * WINDOW_NS);
-        let noise = listener.finish(20);
+        silence(&mut listener, WINDOW_NS * 100);
+        let noise = listener.finish(DurationNs(20));
         assert_eq!(
             (noise.floor_ns, noise.longest_ns, noise.lost_ns),
-            (FLOOR_NS_MIN, 50, 0)
+            (FLOOR_NS_MIN, DurationNs(50), DurationNs::ZERO)
         );
         assert_eq!(
             (noise.spun_ns, noise.clock_resolution_ns),
-            (1_000_000_000, 50)
+            (DurationNs::seconds(1), DurationNs(50))
         );
         assert!(noise.lost_share().abs() < f64::EPSILON);
     }
@@ -285,22 +285,22 @@ mod tests {
         let mut listener = Listener::default();
         for window in 0..200 {
             // One window in ten has 5 ms, one 500 us; the rank 180 of 200 is the latter.
-            let gap_ns = match window % 10 {
+            let gap_ns = DurationNs(match window % 10 {
                 7 => 5_000_000,
                 5 => 500_000,
                 _ => 0,
-            };
+            });
             listener.hear(gap_ns);
             silence(&mut listener, WINDOW_NS - gap_ns);
         }
-        let noise = listener.finish(20);
+        let noise = listener.finish(DurationNs(20));
         assert!(
-            (500_000..=516_000).contains(&noise.floor_ns),
-            "{}",
+            (500_000..=516_000).contains(&noise.floor_ns.0),
+            "{:?}",
             noise.floor_ns
         );
-        assert_eq!(noise.longest_ns, 5_000_000);
-        assert_eq!(noise.lost_ns, 110_000_000);
+        assert_eq!(noise.longest_ns, DurationNs::millis(5));
+        assert_eq!(noise.lost_ns, DurationNs::millis(110));
         assert_eq!(
             noise.gaps,
             Gaps {
@@ -316,14 +316,18 @@ mod tests {
     fn the_ticks_of_a_timer_are_counted_and_are_not_time_lost() {
         let mut listener = Listener::default();
         for _ in 0..250 {
-            listener.hear(20_000);
-            silence(&mut listener, 3_980_000);
+            listener.hear(DurationNs(20_000));
+            silence(&mut listener, DurationNs(3_980_000));
         }
-        listener.hear(50_001);
-        let noise = listener.finish(20);
-        assert_eq!((noise.gaps.over_10us, noise.lost_ns), (251, 50_001));
+        listener.hear(DurationNs(50_001));
+        let noise = listener.finish(DurationNs(20));
         assert_eq!(
-            noise.longest_ns, 50_001,
+            (noise.gaps.over_10us, noise.lost_ns),
+            (251, DurationNs(50_001))
+        );
+        assert_eq!(
+            noise.longest_ns,
+            DurationNs(50_001),
             "also in a window that is not full"
         );
     }
@@ -332,19 +336,19 @@ mod tests {
     fn a_gap_counts_for_every_window_that_it_touches() {
         let mut listener = Listener::default();
         silence(&mut listener, WINDOW_NS / 2);
-        listener.hear(3 * WINDOW_NS);
+        listener.hear(WINDOW_NS * 3);
         silence(&mut listener, WINDOW_NS / 2);
         assert_eq!(listener.windows.total, 4);
-        assert_eq!(listener.windows.percentile_ns(1), 3 * WINDOW_NS);
+        assert_eq!(listener.windows.percentile_ns(1), WINDOW_NS * 3);
         assert_eq!(listener.gaps.over_10ms, 1);
     }
 
     #[test]
     fn a_spin_without_time_has_the_least_floor() {
-        let noise = Listener::default().finish(20);
+        let noise = Listener::default().finish(DurationNs(20));
         assert_eq!(
             (noise.floor_ns, noise.clock_resolution_ns),
-            (FLOOR_NS_MIN, 0)
+            (FLOOR_NS_MIN, DurationNs::ZERO)
         );
         assert!(noise.lost_share().abs() < f64::EPSILON);
     }
@@ -362,8 +366,8 @@ mod tests {
     fn a_real_spin_covers_the_time_asked_for() {
         let mut told = Vec::new();
         let noise = spin(Duration::from_millis(30), &mut |share| told.push(share));
-        assert!(noise.spun_ns >= 30_000_000);
-        assert!(noise.clock_resolution_ns > 0);
+        assert!(noise.spun_ns >= DurationNs::millis(30));
+        assert!(noise.clock_resolution_ns > DurationNs::ZERO);
         assert_eq!(told.last(), Some(&1.0));
     }
 }

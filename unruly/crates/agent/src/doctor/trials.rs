@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use unruly_trace::DurationNs;
+
 use crate::probe::monotonic_ns;
 
 /// How a trial ended.
@@ -72,10 +74,10 @@ fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
 /// # Errors
 ///
 /// When the folder cannot be written to.
-pub(super) fn sync_ns(folder: &Path) -> io::Result<i64> {
+pub(super) fn sync_ns(folder: &Path) -> io::Result<DurationNs> {
     const TIMES: usize = 20;
     let mut file = unnamed_file(folder)?;
-    let mut times_ns = [0; TIMES];
+    let mut times_ns = [DurationNs::ZERO; TIMES];
     for time_ns in &mut times_ns {
         let began_ns = monotonic_ns();
         file.write_all(&[0x5a; 4096])?;
@@ -110,7 +112,7 @@ mod tests {
     #[test]
     fn the_trial_of_the_disk_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(sync_ns(folder.path()).unwrap() >= 0);
+        assert!(sync_ns(folder.path()).unwrap() >= DurationNs::ZERO);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 

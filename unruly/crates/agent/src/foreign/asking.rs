@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use unruly_load::{Answer, Incoming, Operation, Outgoing, ProtocolError, ServerStamps, Target};
 use unruly_plan::Transport;
-use unruly_trace::ErrorKind;
+use unruly_trace::{ColumnNs, ErrorKind, MonoNs};
 
 use super::record::{RECORD_BYTES, bytes_of, fields_of};
 
@@ -51,7 +51,7 @@ impl Target for Asking {
         let ticket = outgoing.request.cast_signed();
         out.extend_from_slice(&bytes_of(
             ASK,
-            &[ticket, outgoing.intended_ns, flags.into()],
+            &[ticket, outgoing.intended_ns.0, flags.into()],
         ));
     }
 
@@ -65,16 +65,16 @@ impl Target for Asking {
         let told = |answer| Incoming::new(ticket, answer, RECORD_BYTES);
         let incoming = match kind {
             SENT => Incoming {
-                sent_ns: Some(fields[1]),
+                sent_ns: Some(MonoNs(fields[1])),
                 wire_bytes: u32::try_from(fields[2]).ok(),
                 ..told(Answer::Sent)
             },
             REPLY => Incoming {
-                received_ns: Some(fields[1]),
+                received_ns: Some(MonoNs(fields[1])),
                 stamps: ServerStamps {
-                    kernel_received_ns: fields[2],
-                    received_ns: fields[3],
-                    sent_ns: fields[4],
+                    kernel_received_ns: ColumnNs(fields[2]),
+                    received_ns: ColumnNs(fields[3]),
+                    sent_ns: ColumnNs(fields[4]),
                 },
                 wire_bytes: u32::try_from(fields[5]).ok(),
                 ..told(Answer::Done)
@@ -142,7 +142,7 @@ mod tests {
         let outgoing = Outgoing {
             request: 1,
             session: 0,
-            intended_ns: 2,
+            intended_ns: MonoNs(2),
             operation: Operation::Call { flags: 3 },
         };
         asking().encode(&outgoing, &mut out);
@@ -153,14 +153,17 @@ mod tests {
     fn what_became_of_it_is_read_from_the_golden_bytes() {
         let sent = decoded("sent");
         assert_eq!((sent.request, sent.answer), (1, Answer::Sent));
-        assert_eq!((sent.sent_ns, sent.wire_bytes), (Some(2), Some(3)));
+        assert_eq!((sent.sent_ns, sent.wire_bytes), (Some(MonoNs(2)), Some(3)));
         let reply = decoded("reply");
         assert_eq!((reply.request, reply.answer), (1, Answer::Done));
-        assert_eq!((reply.received_ns, reply.wire_bytes), (Some(2), Some(6)));
+        assert_eq!(
+            (reply.received_ns, reply.wire_bytes),
+            (Some(MonoNs(2)), Some(6))
+        );
         let stamps = ServerStamps {
-            kernel_received_ns: 3,
-            received_ns: 4,
-            sent_ns: 5,
+            kernel_received_ns: ColumnNs(3),
+            received_ns: ColumnNs(4),
+            sent_ns: ColumnNs(5),
         };
         assert_eq!(reply.stamps, stamps);
         assert_eq!(reply.server, Some(1));

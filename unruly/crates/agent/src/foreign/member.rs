@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use unruly_load::{Ahead, MeshSource, Peer, Place, Source, Target};
 use unruly_plan::Mesh;
-use unruly_trace::monotonic;
+use unruly_trace::{DurationNs, monotonic};
 
 use super::asking::Asking;
 use super::{Command, Foreign, Record, folder, load_words, say_dropped};
@@ -28,9 +28,9 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_millis(50);
 /// Time limit for ending after the stop command.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
-/// How far ahead of its scheduled time a request is handed over, in nanoseconds. A socket and a
+/// How far ahead of its scheduled time a request is handed over. A socket and a
 /// scheduler take less.
-const LEAD_NS: i64 = 10_000_000;
+const LEAD: DurationNs = DurationNs::millis(10);
 
 pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Result<()> {
     let Ground {
@@ -52,7 +52,7 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
         )
     })?;
     let collections = Collections::new(ground);
-    let rows = Rows::new(ground, "compete", monotonic().0);
+    let rows = Rows::new(ground, "compete", monotonic());
     let stop = inbox.stop_flag();
     let (counts, refused) = std::thread::scope(|scope| {
         let pid = foreign.pid();
@@ -90,8 +90,8 @@ fn words(ground: Ground<'_>, mesh: &Mesh) -> Vec<String> {
         format!("listen={}:{}", job.listen, job.port),
         format!("cookie={}", job.cookie),
         format!("body={}", mesh.body.0),
-        format!("wall-offset={}", origin.wall_ns - origin.mono_ns),
-        format!("timeout={}", longest_wait_ns(mesh)),
+        format!("wall-offset={}", origin.offset_ns()),
+        format!("timeout={}", longest_wait_ns(mesh).0),
         format!("disk={}", disk.display()),
         format!("disk-bytes={}", mesh.disk_file.0),
     ];
@@ -125,7 +125,7 @@ fn reach(client: u16, mesh: &Mesh, Peer { id, place }: Peer) -> Result<Reached> 
 
 /// The schedule, told before its time.
 pub(crate) fn ahead(source: MeshSource) -> Box<dyn Source> {
-    Box::new(Ahead::new(source, LEAD_NS))
+    Box::new(Ahead::new(source, LEAD))
 }
 
 /// Listens to the virtual machine until it ends. Returns whom its server refused.

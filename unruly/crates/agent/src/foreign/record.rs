@@ -1,5 +1,7 @@
 //! The records of a process of another language, as `unruly/schema/foreign.md` writes them down.
 
+use unruly_trace::{DurationNs, MonoNs};
+
 /// Length of a record.
 pub(crate) const RECORD_BYTES: usize = 96;
 
@@ -18,16 +20,16 @@ pub(crate) enum Record {
     /// A stamped message came.
     Sample {
         sequence: u64,
-        sent_ns: i64,
-        received_ns: i64,
+        sent_ns: MonoNs,
+        received_ns: MonoNs,
         bytes: u32,
     },
     /// What its collector and its competing load have done since it began.
     Collector {
-        at_ns: i64,
+        at_ns: MonoNs,
         collections: i64,
-        collection_ns: i64,
-        load_cpu_ns: Option<i64>,
+        collection_ns: DurationNs,
+        load_cpu_ns: Option<DurationNs>,
     },
     /// Its stream is over.
     Drained,
@@ -50,15 +52,15 @@ pub(crate) enum Record {
 /// What flowed in an interval; times are monotonic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interval {
-    pub(crate) started_ns: i64,
-    pub(crate) ended_ns: i64,
+    pub(crate) started_ns: MonoNs,
+    pub(crate) ended_ns: MonoNs,
     pub(crate) bytes: u64,
     pub(crate) messages: u64,
     pub(crate) lost: Option<u64>,
     pub(crate) duplicated: Option<u64>,
     pub(crate) reordered: Option<u64>,
     pub(crate) in_flight: Option<u64>,
-    pub(crate) cpu_ns: i64,
+    pub(crate) cpu_ns: DurationNs,
     pub(crate) rss_bytes: Option<u64>,
 }
 
@@ -68,7 +70,7 @@ pub(crate) enum Command {
     /// The address of its peer.
     Peer { address: u32, port: u16 },
     /// The start and the end of the load.
-    Start { start_ns: i64, end_ns: i64 },
+    Start { start_ns: MonoNs, end_ns: MonoNs },
     /// End now.
     Stop,
 }
@@ -82,28 +84,28 @@ impl Record {
                 port: u16::try_from(fields[1]).ok().filter(|port| *port > 0),
             },
             2 => Self::Interval(Interval {
-                started_ns: fields[0],
-                ended_ns: fields[1],
+                started_ns: MonoNs(fields[0]),
+                ended_ns: MonoNs(fields[1]),
                 bytes: count(fields[2]).unwrap_or(0),
                 messages: count(fields[3]).unwrap_or(0),
                 lost: count(fields[4]),
                 duplicated: count(fields[5]),
                 reordered: count(fields[6]),
                 in_flight: count(fields[7]),
-                cpu_ns: fields[8],
+                cpu_ns: DurationNs(fields[8]),
                 rss_bytes: count(fields[9]),
             }),
             3 => Self::Sample {
                 sequence: count(fields[0])?,
-                sent_ns: fields[1],
-                received_ns: fields[2],
+                sent_ns: MonoNs(fields[1]),
+                received_ns: MonoNs(fields[2]),
                 bytes: u32::try_from(fields[3]).unwrap_or(u32::MAX),
             },
             4 => Self::Collector {
-                at_ns: fields[0],
+                at_ns: MonoNs(fields[0]),
                 collections: fields[1],
-                collection_ns: fields[2],
-                load_cpu_ns: Some(fields[4]).filter(|it| *it != ABSENT),
+                collection_ns: DurationNs(fields[2]),
+                load_cpu_ns: Some(fields[4]).filter(|it| *it != ABSENT).map(DurationNs),
             },
             5 => Self::Drained,
             6 => Self::Done,
@@ -122,7 +124,7 @@ impl Command {
     pub(crate) fn bytes(self) -> [u8; RECORD_BYTES] {
         match self {
             Self::Peer { address, port } => bytes_of(16, &[i64::from(address), i64::from(port)]),
-            Self::Start { start_ns, end_ns } => bytes_of(17, &[start_ns, end_ns]),
+            Self::Start { start_ns, end_ns } => bytes_of(17, &[start_ns.0, end_ns.0]),
             Self::Stop => bytes_of(18, &[]),
         }
     }
@@ -204,30 +206,30 @@ pub(crate) mod tests {
         assert_eq!(
             read("interval"),
             Record::Interval(Interval {
-                started_ns: 1,
-                ended_ns: 2,
+                started_ns: MonoNs(1),
+                ended_ns: MonoNs(2),
                 bytes: 3,
                 messages: 4,
                 lost: None,
                 duplicated: None,
                 reordered: None,
                 in_flight: None,
-                cpu_ns: 9,
+                cpu_ns: DurationNs(9),
                 rss_bytes: Some(10),
             })
         );
         let sample = Record::Sample {
             sequence: 1,
-            sent_ns: 2,
-            received_ns: 3,
+            sent_ns: MonoNs(2),
+            received_ns: MonoNs(3),
             bytes: 4,
         };
         assert_eq!(read("sample"), sample);
         let collector = Record::Collector {
-            at_ns: 1,
+            at_ns: MonoNs(1),
             collections: 2,
-            collection_ns: 3,
-            load_cpu_ns: Some(5),
+            collection_ns: DurationNs(3),
+            load_cpu_ns: Some(DurationNs(5)),
         };
         assert_eq!(read("collector"), collector);
         assert_eq!(read("drained"), Record::Drained);
@@ -250,8 +252,8 @@ pub(crate) mod tests {
         };
         assert_eq!(peer.bytes().to_vec(), golden("peer"));
         let start = Command::Start {
-            start_ns: 1,
-            end_ns: 2,
+            start_ns: MonoNs(1),
+            end_ns: MonoNs(2),
         };
         assert_eq!(start.bytes().to_vec(), golden("start"));
         assert_eq!(Command::Stop.bytes().to_vec(), golden("stop"));

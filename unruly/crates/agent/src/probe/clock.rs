@@ -1,15 +1,16 @@
 //! The two clocks that the probe and the doctor read.
 
 use nix::time::{ClockId, clock_gettime};
+use unruly_trace::{DurationNs, MonoNs};
 
 /// `CLOCK_MONOTONIC`.
-pub(crate) fn monotonic_ns() -> i64 {
-    clock_ns(ClockId::CLOCK_MONOTONIC)
+pub(crate) fn monotonic_ns() -> MonoNs {
+    MonoNs(clock_ns(ClockId::CLOCK_MONOTONIC))
 }
 
 /// Processor time that the calling thread has used.
-pub(crate) fn thread_cpu_ns() -> i64 {
-    clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
+pub(crate) fn thread_cpu_ns() -> DurationNs {
+    DurationNs(clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID))
 }
 
 #[inline]

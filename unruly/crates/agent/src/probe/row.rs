@@ -1,6 +1,7 @@
 //! One row of the table `resources`, without the columns that say where it comes from.
 
 use serde::Serialize;
+use unruly_trace::{ColumnNs, DurationNs};
 
 /// What a host, or a process on it, did in an interval. A metric that is not known is `None`.
 ///
@@ -11,13 +12,13 @@ pub struct ResourceRow {
     /// Name of the watched process; `None` in the host's row.
     pub watched: Option<String>,
     /// Begin of the interval, in column time.
-    pub started_ns: i64,
+    pub started_ns: ColumnNs,
     /// End of the interval, in column time.
-    pub ended_ns: i64,
+    pub ended_ns: ColumnNs,
     /// How much later than due the sample was taken.
-    pub sampler_lag_ns: i64,
+    pub sampler_lag_ns: DurationNs,
     /// Processor time that taking the sample before this one cost.
-    pub sampler_cost_ns: i64,
+    pub sampler_cost_ns: DurationNs,
     /// Host: share of all cores' time in user space, niced or not.
     pub cpu_user_share: Option<f64>,
     /// Host: share of all cores' time in the kernel, without interrupts.

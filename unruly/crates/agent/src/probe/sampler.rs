@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use unruly_trace::{ColumnNs, DurationNs};
+
 use super::cgroup::Mounts;
 use super::clock::thread_cpu_ns;
 use super::file::{Buffer, Keep, KeptFile};
@@ -28,8 +30,8 @@ pub struct Sampler {
     host: HostProbe,
     /// Those that have not ended.
     processes: Vec<ProcessProbe>,
-    sampled_ns: Option<i64>,
-    cost_ns: i64,
+    sampled_ns: Option<ColumnNs>,
+    cost_ns: DurationNs,
     root: PathBuf,
     keep: Keep,
 }
@@ -63,7 +65,7 @@ impl Sampler {
             host,
             processes,
             sampled_ns: None,
-            cost_ns: 0,
+            cost_ns: DurationNs::ZERO,
             root: root.to_owned(),
             keep,
         }
@@ -87,7 +89,7 @@ impl Sampler {
     /// Gives the host's row first and then one for each watched process that is still there, over
     /// the interval since the call before. The first call only sets the baseline and gives no row,
     /// and neither does a call whose time is not after the one before.
-    pub fn sample(&mut self, now_ns: i64, due_ns: i64) -> Vec<ResourceRow> {
+    pub fn sample(&mut self, now_ns: ColumnNs, due_ns: ColumnNs) -> Vec<ResourceRow> {
         let began_ns = thread_cpu_ns();
         if self
             .sampled_ns
@@ -101,7 +103,7 @@ impl Sampler {
             .map(|started_ns| ResourceRow {
                 started_ns,
                 ended_ns: now_ns,
-                sampler_lag_ns: now_ns.saturating_sub(due_ns),
+                sampler_lag_ns: now_ns.saturating_since(due_ns),
                 sampler_cost_ns: self.cost_ns,
                 ..ResourceRow::default()
             });

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use unruly_trace::{ColumnNs, DurationNs};
 
 use super::*;
 
-const BEGIN_NS: i64 = 1_700_000_000_000_000_000;
-const SECOND_NS: i64 = 1_000_000_000;
+const BEGIN_NS: ColumnNs = ColumnNs(1_700_000_000_000_000_000);
+const SECOND: DurationNs = DurationNs::seconds(1);
 
 fn canned(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -68,7 +69,7 @@ fn rows_after(change: impl FnOnce(&TempDir)) -> Vec<ResourceRow> {
     );
     pass(&root);
     change(&root);
-    sampler.sample(BEGIN_NS + SECOND_NS, BEGIN_NS + SECOND_NS - 7)
+    sampler.sample(BEGIN_NS + SECOND, BEGIN_NS + SECOND - DurationNs(7))
 }
 
 fn host_row_after(change: impl FnOnce(&TempDir)) -> ResourceRow {
@@ -81,8 +82,8 @@ fn the_host_row_holds_every_difference_and_gauge() {
     let expected = ResourceRow {
         watched: None,
         started_ns: BEGIN_NS,
-        ended_ns: BEGIN_NS + SECOND_NS,
-        sampler_lag_ns: 7,
+        ended_ns: BEGIN_NS + SECOND,
+        sampler_lag_ns: DurationNs(7),
         sampler_cost_ns: row.sampler_cost_ns,
         cpu_user_share: Some(85.0 / 200.0),
         cpu_system_share: Some(30.0 / 200.0),
@@ -139,8 +140,8 @@ fn the_row_of_a_process_sums_over_its_threads() {
     let expected = ResourceRow {
         watched: Some("store-1".to_owned()),
         started_ns: BEGIN_NS,
-        ended_ns: BEGIN_NS + SECOND_NS,
-        sampler_lag_ns: 7,
+        ended_ns: BEGIN_NS + SECOND,
+        sampler_lag_ns: DurationNs(7),
         sampler_cost_ns: rows[0].sampler_cost_ns,
         swap_used_bytes: Some(64 * 1024),
         cgroup_throttled_periods: Some(4),
@@ -165,10 +166,10 @@ fn the_row_of_a_process_sums_over_its_threads() {
 fn an_empty_tree_gives_a_row_without_any_metric() {
     let root = tempfile::tempdir().unwrap();
     let mut sampler = Sampler::with_root(root.path(), Vec::new());
-    sampler.sample(0, 0);
-    let row = sampler.sample(5, 5).remove(0);
+    sampler.sample(ColumnNs(0), ColumnNs(0));
+    let row = sampler.sample(ColumnNs(5), ColumnNs(5)).remove(0);
     let expected = ResourceRow {
-        ended_ns: 5,
+        ended_ns: ColumnNs(5),
         sampler_cost_ns: row.sampler_cost_ns,
         ..ResourceRow::default()
     };
@@ -198,10 +199,16 @@ fn a_file_that_returns_needs_a_new_baseline() {
     let root = host();
     let mut sampler = Sampler::with_root(root.path(), Vec::new());
     remove(&root, "proc/net/netstat");
-    sampler.sample(1, 1);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
     pass(&root);
-    assert_eq!(sampler.sample(2, 2)[0].listen_drops, None);
-    assert_eq!(sampler.sample(3, 3)[0].listen_drops, Some(0));
+    assert_eq!(
+        sampler.sample(ColumnNs(2), ColumnNs(2))[0].listen_drops,
+        None
+    );
+    assert_eq!(
+        sampler.sample(ColumnNs(3), ColumnNs(3))[0].listen_drops,
+        Some(0)
+    );
 }
 
 #[test]
@@ -231,25 +238,34 @@ fn a_missing_field_costs_only_its_own_metric() {
 fn a_counter_that_was_reset_gives_none_for_one_interval() {
     let root = host();
     let mut sampler = Sampler::with_root(root.path(), Vec::new());
-    sampler.sample(1, 1);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
     write(
         &root,
         "proc/net/netstat",
         "TcpExt: ListenDrops\nTcpExt: 9\n",
     );
-    assert_eq!(sampler.sample(2, 2)[0].listen_drops, Some(9));
+    assert_eq!(
+        sampler.sample(ColumnNs(2), ColumnNs(2))[0].listen_drops,
+        Some(9)
+    );
     write(
         &root,
         "proc/net/netstat",
         "TcpExt: ListenDrops\nTcpExt: 1\n",
     );
-    assert_eq!(sampler.sample(3, 3)[0].listen_drops, None);
+    assert_eq!(
+        sampler.sample(ColumnNs(3), ColumnNs(3))[0].listen_drops,
+        None
+    );
     write(
         &root,
         "proc/net/netstat",
         "TcpExt: ListenDrops\nTcpExt: 4\n",
     );
-    assert_eq!(sampler.sample(4, 4)[0].listen_drops, Some(3));
+    assert_eq!(
+        sampler.sample(ColumnNs(4), ColumnNs(4))[0].listen_drops,
+        Some(3)
+    );
 }
 
 #[test]
@@ -303,18 +319,18 @@ fn garbage_and_huge_numbers_stop_nothing() {
 fn a_process_that_vanished_gives_no_row_from_then_on() {
     let root = host();
     let mut sampler = Sampler::with_root(root.path(), java());
-    sampler.sample(1, 1);
-    assert_eq!(sampler.sample(2, 2).len(), 2);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
+    assert_eq!(sampler.sample(ColumnNs(2), ColumnNs(2)).len(), 2);
     let stat = fs::read(root.path().join("proc/42/stat")).unwrap();
     remove(&root, "proc/42/stat");
-    assert_eq!(sampler.sample(3, 3).len(), 1);
+    assert_eq!(sampler.sample(ColumnNs(3), ColumnNs(3)).len(), 1);
     write(&root, "proc/42/stat", stat);
     assert_eq!(
-        sampler.sample(4, 4).len(),
+        sampler.sample(ColumnNs(4), ColumnNs(4)).len(),
         1,
         "a number that returns is another process"
     );
-    assert_eq!(sampler.sample(5, 5).len(), 1);
+    assert_eq!(sampler.sample(ColumnNs(5), ColumnNs(5)).len(), 1);
 }
 
 #[test]
@@ -333,43 +349,52 @@ fn a_number_given_to_another_process_gives_no_row() {
 fn a_process_that_changes_its_group_needs_a_new_baseline_for_it() {
     let root = host();
     let mut sampler = Sampler::with_root(root.path(), java());
-    sampler.sample(1, 1);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
     copy(
         &root.path().join("sys/fs/cgroup/cpu/app"),
         &root.path().join("sys/fs/cgroup/cpu/new"),
     );
     write(&root, "proc/42/cgroup", "1:cpu,cpuacct:/new\n0::/\n");
-    let row = &sampler.sample(2, 2)[1];
+    let row = &sampler.sample(ColumnNs(2), ColumnNs(2))[1];
     assert_eq!(
         (row.cgroup_throttled_periods, row.minor_faults),
         (None, Some(0))
     );
-    assert_eq!(sampler.sample(3, 3)[1].cgroup_throttled_periods, Some(0));
+    assert_eq!(
+        sampler.sample(ColumnNs(3), ColumnNs(3))[1].cgroup_throttled_periods,
+        Some(0)
+    );
 }
 
 #[test]
 fn a_time_that_does_not_advance_gives_no_row() {
     let root = host();
     let mut sampler = Sampler::with_root(root.path(), Vec::new());
-    sampler.sample(5, 5);
-    assert!(sampler.sample(5, 5).is_empty());
-    assert!(sampler.sample(4, 4).is_empty());
-    assert_eq!(sampler.sample(6, 6)[0].started_ns, 5);
+    sampler.sample(ColumnNs(5), ColumnNs(5));
+    assert!(sampler.sample(ColumnNs(5), ColumnNs(5)).is_empty());
+    assert!(sampler.sample(ColumnNs(4), ColumnNs(4)).is_empty());
+    assert_eq!(
+        sampler.sample(ColumnNs(6), ColumnNs(6))[0].started_ns,
+        ColumnNs(5)
+    );
 }
 
 #[test]
 fn the_cost_reported_is_that_of_the_sample_before() {
     let root = host();
     let mut sampler = Sampler::with_root(root.path(), java());
-    sampler.sample(1, 1);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
     let cost_ns = sampler.cost_ns;
-    assert!(cost_ns > 0);
-    assert_eq!(sampler.sample(2, 2)[0].sampler_cost_ns, cost_ns);
+    assert!(cost_ns > DurationNs::ZERO);
+    assert_eq!(
+        sampler.sample(ColumnNs(2), ColumnNs(2))[0].sampler_cost_ns,
+        cost_ns
+    );
 }
 
 /// Uses `milliseconds` of processor time, however long that takes on a busy host.
 fn burn(milliseconds: i64) {
-    let end_ns = thread_cpu_ns() + milliseconds * 1_000_000;
+    let end_ns = thread_cpu_ns() + DurationNs::millis(milliseconds);
     let mut value = 1u64;
     while thread_cpu_ns() < end_ns {
         for _ in 0..10_000 {
@@ -385,9 +410,9 @@ fn this_host_shows_the_processor_time_that_we_burn() {
         pid: std::process::id(),
     };
     let mut sampler = Sampler::new(vec![me]);
-    sampler.sample(1, 1);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
     burn(200);
-    let rows = sampler.sample(2, 2);
+    let rows = sampler.sample(ColumnNs(2), ColumnNs(2));
     let (host, process) = (&rows[0], &rows[1]);
     let (user, system) = (host.cpu_user_share.unwrap(), host.cpu_system_share.unwrap());
     assert!(user > 0.0, "user {user}");
@@ -414,9 +439,9 @@ fn on_this_host_an_ended_process_gives_no_row_though_its_files_are_open() {
         name: "sleep".to_owned(),
         pid: child.id(),
     }]);
-    sampler.sample(1, 1);
-    assert_eq!(sampler.sample(2, 2).len(), 2);
+    sampler.sample(ColumnNs(1), ColumnNs(1));
+    assert_eq!(sampler.sample(ColumnNs(2), ColumnNs(2)).len(), 2);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(sampler.sample(3, 3).len(), 1);
+    assert_eq!(sampler.sample(ColumnNs(3), ColumnNs(3)).len(), 1);
 }

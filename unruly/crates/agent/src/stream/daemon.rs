@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use unruly_trace::DurationNs;
+
 use crate::foreign::{Foreign, Record};
 use crate::ground::Ground;
 
@@ -14,7 +16,7 @@ pub(super) struct Daemon {
     foreign: Option<Foreign>,
     pub(super) directory: PathBuf,
     /// What it used since it was last asked.
-    cpu_ns: i64,
+    cpu_ns: DurationNs,
     rss_bytes: Option<u64>,
 }
 
@@ -32,7 +34,7 @@ impl Daemon {
         let daemon = Self {
             foreign: Some(foreign),
             directory,
-            cpu_ns: 0,
+            cpu_ns: DurationNs::ZERO,
             rss_bytes: None,
         };
         came.map_err(|text| format!("its driver: {text}"))?;
@@ -40,9 +42,9 @@ impl Daemon {
     }
 
     /// What it used since the last call, and the memory that it holds. The error is that it is gone.
-    pub(super) fn take(&mut self) -> Result<(i64, Option<u64>), String> {
+    pub(super) fn take(&mut self) -> Result<(DurationNs, Option<u64>), String> {
         let Some(foreign) = &mut self.foreign else {
-            return Ok((0, None));
+            return Ok((DurationNs::ZERO, None));
         };
         loop {
             match foreign.hear(Duration::ZERO) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use unruly_plan::{Protocol, Stream};
-use unruly_trace::monotonic;
+use unruly_trace::{DurationNs, MonoNs, monotonic};
 
 use super::daemon::Daemon;
 use super::rows::{Cost, Flow};
@@ -87,7 +87,7 @@ fn hear(
     ground: Ground<'_>,
     stream: &Stream,
     events: &mut Events,
-    start_ns: i64,
+    start_ns: MonoNs,
     (foreign, daemon): (Foreign, Option<Daemon>),
 ) -> Result<ClientReport> {
     let side = if ground.job.kind == JobKind::Writer {
@@ -203,7 +203,7 @@ impl Listening<'_> {
         loop {
             // The JVM ends by itself or soon after the stop command. From then on, the wait has a
             // time limit.
-            let over = monotonic().0 > self.samples.times().end_ns;
+            let over = monotonic() > self.samples.times().end_ns;
             if until.is_none() && (over || self.inbox.is_stopped()) {
                 until = Some(Instant::now() + END_TIMEOUT + Duration::from_secs(5));
                 if self.inbox.is_stopped() {
@@ -215,7 +215,10 @@ impl Listening<'_> {
             }
             match self.foreign.hear(LOOK) {
                 Ok(Some(Record::Interval(interval))) => {
-                    let beside = self.daemon.as_mut().map_or(Ok((0, None)), Daemon::take);
+                    let beside = self
+                        .daemon
+                        .as_mut()
+                        .map_or(Ok((DurationNs::ZERO, None)), Daemon::take);
                     match beside {
                         Ok(beside) => self.interval(interval, beside)?,
                         Err(text) => {
@@ -231,7 +234,7 @@ impl Listening<'_> {
                 })) => self.samples.add(sequence, sent_ns, received_ns, bytes),
                 Ok(Some(Record::Failure(text))) => {
                     // What fails after its time lacks only its end.
-                    let over = monotonic().0 > self.samples.times().end_ns;
+                    let over = monotonic() > self.samples.times().end_ns;
                     let kind = ["stream broken", "stream not finished"][usize::from(over)];
                     return Ok(Some((kind, text)));
                 }
@@ -249,7 +252,11 @@ impl Listening<'_> {
     }
 
     /// What flowed, and what it cost: that of a driver in a process of its own is a part of it.
-    fn interval(&mut self, it: Interval, (cpu_ns, rss_bytes): (i64, Option<u64>)) -> Result<()> {
+    fn interval(
+        &mut self,
+        it: Interval,
+        (cpu_ns, rss_bytes): (DurationNs, Option<u64>),
+    ) -> Result<()> {
         let flow = Flow {
             bytes: it.bytes,
             // It counts every arrival, the trace each message once.

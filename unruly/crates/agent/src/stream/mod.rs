@@ -15,6 +15,7 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use unruly_plan::{Scheduling, Stream};
 use unruly_stream::Options;
+use unruly_trace::MonoNs;
 
 use crate::control::{PeerLine, Report, report};
 use crate::events::Events;
@@ -49,13 +50,13 @@ fn address_of(peers: &[PeerLine], reader: &str) -> Result<SocketAddr, String> {
 /// When a stream flows, in monotonic time.
 #[derive(Debug, Clone, Copy)]
 struct Times {
-    measure_ns: i64,
-    measured_ns: i64,
-    end_ns: i64,
+    measure_ns: MonoNs,
+    measured_ns: MonoNs,
+    end_ns: MonoNs,
 }
 
 impl Times {
-    fn new(job: &Job, stream: &Stream, start_ns: i64) -> Self {
+    fn new(job: &Job, stream: &Stream, start_ns: MonoNs) -> Self {
         let run = &job.plan.run;
         let measure_ns = start_ns + crate::mesh::nanoseconds(run.warmup);
         let measured_ns = measure_ns + crate::mesh::nanoseconds(run.duration);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use unruly_plan::Stream;
 use unruly_stream::{Account, Header, Reader, Received, listen};
-use unruly_trace::{Clock, monotonic};
+use unruly_trace::{Clock, DurationNs, MonoNs, monotonic};
 
 use super::rows::Flow;
 use super::samples::Samples;
@@ -17,7 +17,7 @@ use crate::events::Events;
 use crate::ground::Ground;
 
 /// Before the start it listens no more: a wait of the kernel's may last some milliseconds longer.
-const QUIET_NS: i64 = 100_000_000;
+const QUIET: DurationNs = DurationNs::millis(100);
 
 pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> Result<()> {
     let Ground {
@@ -58,7 +58,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
             return Ok(());
         };
         // The loop stops a little before the start, because messages count from the start on.
-        let stopped = inbox.stopped_while(start_ns - QUIET_NS, idle);
+        let stopped = inbox.stopped_while(start_ns - QUIET, idle);
         let stopped = stopped || inbox.stopped_until(start_ns);
         let rows = Rows::new(ground, "reader", start_ns).with_helper(reader.helper());
         let mut reading = Reading {
@@ -94,10 +94,9 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn run(&mut self, events: &mut Events, clock: &Clock) -> Result<()> {
-        let timeout_ns = i64::try_from(END_TIMEOUT.as_nanos()).unwrap_or(i64::MAX);
-        let latest_ns = self.books.samples.times().end_ns + timeout_ns;
+        let latest_ns = self.books.samples.times().end_ns + DurationNs::from(END_TIMEOUT);
         loop {
-            let now_ns = monotonic().0;
+            let now_ns = monotonic();
             if now_ns >= self.rows.due_ns() {
                 let flow = self.books.take();
                 self.rows.write(flow)?;
@@ -171,7 +170,7 @@ impl Books<'_> {
         if let Some(stamp_ns) = header.stamp_ns {
             let bytes = u32::try_from(message.len()).unwrap_or(u32::MAX);
             self.samples
-                .add(header.sequence, stamp_ns, monotonic().0, bytes);
+                .add(header.sequence, MonoNs(stamp_ns), monotonic(), bytes);
         }
     }
 

@@ -1,16 +1,17 @@
 //! What flowed, and what it cost: a row of `intervals` for each tenth of a second.
 
 use anyhow::Result;
+use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use serde::Serialize;
-use unruly_trace::{Clock, MonoNs, Table, TableSpool, monotonic};
+use unruly_trace::{Clock, ColumnNs, DurationNs, MonoNs, Table, TableSpool, monotonic};
 
 use crate::ground::Ground;
 use crate::job::Job;
 
 /// From one row to the next.
-pub(crate) const PERIOD_NS: i64 = 100_000_000;
+pub(crate) const PERIOD: DurationNs = DurationNs::millis(100);
 
 /// Writes rows of `intervals`.
 pub(crate) struct Rows<'a> {
@@ -18,8 +19,8 @@ pub(crate) struct Rows<'a> {
     clock: &'a Clock,
     spool: TableSpool,
     side: &'static str,
-    started_ns: i64,
-    cpu_ns: i64,
+    started_ns: MonoNs,
+    cpu_ns: DurationNs,
     helper: Option<Helper>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Rows<'a> {
 struct Helper {
     pid: Pid,
     /// What it had used when it was seen last.
-    cpu_ns: i64,
+    cpu_ns: DurationNs,
 }
 
 /// What flowed in an interval.
@@ -45,7 +46,7 @@ pub(crate) struct Flow {
 /// What it cost.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Cost {
-    pub(crate) cpu_ns: i64,
+    pub(crate) cpu_ns: DurationNs,
     pub(crate) rss_bytes: Option<u64>,
 }
 
@@ -56,8 +57,8 @@ struct Row<'a> {
     host: &'a str,
     process: &'a str,
     side: &'a str,
-    started_ns: i64,
-    ended_ns: i64,
+    started_ns: ColumnNs,
+    ended_ns: ColumnNs,
     #[serde(flatten)]
     flow: Flow,
     #[serde(flatten)]
@@ -66,7 +67,7 @@ struct Row<'a> {
 
 impl<'a> Rows<'a> {
     /// Rows from then on.
-    pub(crate) fn new(ground: Ground<'a>, side: &'static str, started_ns: i64) -> Self {
+    pub(crate) fn new(ground: Ground<'a>, side: &'static str, started_ns: MonoNs) -> Self {
         let Ground {
             job,
             directory,
@@ -88,15 +89,15 @@ impl<'a> Rows<'a> {
     pub(crate) fn with_helper(mut self, pid: Option<u32>) -> Self {
         self.helper = pid.map(|pid| Helper {
             pid: Pid::from_raw(pid.cast_signed()),
-            cpu_ns: 0,
+            cpu_ns: DurationNs::ZERO,
         });
         self.cpu_ns = self.used_ns();
         self
     }
 
     /// When the next row is due.
-    pub(crate) fn due_ns(&self) -> i64 {
-        self.started_ns + PERIOD_NS
+    pub(crate) fn due_ns(&self) -> MonoNs {
+        self.started_ns + PERIOD
     }
 
     /// Writes the row that ends now. Returns the memory that this process holds.
@@ -104,7 +105,7 @@ impl<'a> Rows<'a> {
     /// A process that was not let run for a while has a row that is longer than the others: what it did
     /// in which part of it nobody knows.
     pub(crate) fn write(&mut self, flow: Flow) -> Result<Option<u64>> {
-        let (now_ns, cpu_ns, rss_bytes) = (monotonic().0, self.used_ns(), self.rss_bytes());
+        let (now_ns, cpu_ns, rss_bytes) = (monotonic(), self.used_ns(), self.rss_bytes());
         if now_ns <= self.started_ns {
             // It was stopped before it began.
             return Ok(rss_bytes);
@@ -122,7 +123,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn append(
         &mut self,
         side: &str,
-        (started_ns, ended_ns): (i64, i64),
+        (started_ns, ended_ns): (MonoNs, MonoNs),
         flow: Flow,
         cost: Cost,
     ) -> Result<()> {
@@ -132,8 +133,8 @@ impl<'a> Rows<'a> {
             host: &self.job.host,
             process: &self.job.name,
             side,
-            started_ns: self.clock.column(MonoNs(started_ns)),
-            ended_ns: self.clock.column(MonoNs(ended_ns)),
+            started_ns: self.clock.column(started_ns),
+            ended_ns: self.clock.column(ended_ns),
             flow,
             cost,
         };
@@ -141,8 +142,8 @@ impl<'a> Rows<'a> {
     }
 
     /// Processor time of this process, and of the one beside it. One that is gone has used what it had used.
-    fn used_ns(&mut self) -> i64 {
-        let beside = self.helper.as_mut().map_or(0, |helper| {
+    fn used_ns(&mut self) -> DurationNs {
+        let beside = self.helper.as_mut().map_or(DurationNs::ZERO, |helper| {
             helper.cpu_ns = cpu_ns_of(helper.pid).unwrap_or(helper.cpu_ns);
             helper.cpu_ns
         });
@@ -161,15 +162,20 @@ impl<'a> Rows<'a> {
 }
 
 /// Processor time of this process.
-pub(crate) fn own_cpu_ns() -> i64 {
+pub(crate) fn own_cpu_ns() -> DurationNs {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
-    time.map_or(0, |it| it.tv_sec() * 1_000_000_000 + it.tv_nsec())
+    time.map_or(DurationNs::ZERO, time_of)
 }
 
 /// Processor time of another process, while it is there.
-fn cpu_ns_of(pid: Pid) -> Option<i64> {
-    let time = clock_gettime(clock_getcpuclockid(pid).ok()?).ok()?;
-    Some(time.tv_sec() * 1_000_000_000 + time.tv_nsec())
+fn cpu_ns_of(pid: Pid) -> Option<DurationNs> {
+    clock_gettime(clock_getcpuclockid(pid).ok()?)
+        .ok()
+        .map(time_of)
+}
+
+fn time_of(spec: TimeSpec) -> DurationNs {
+    DurationNs::seconds(spec.tv_sec()) + DurationNs(spec.tv_nsec())
 }
 
 fn rss_bytes_of(process: &str) -> Option<u64> {
@@ -191,7 +197,7 @@ mod tests {
         let mut command = Command::new("cat");
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let pid = Pid::from_raw(child.id().cast_signed());
-        assert!(cpu_ns_of(pid).is_some_and(|it| it >= 0));
+        assert!(cpu_ns_of(pid).is_some_and(|it| it >= DurationNs::ZERO));
         assert!(rss_bytes_of(&pid.to_string()).is_some());
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use unruly_plan::Stream;
 use unruly_trace::{
-    Clock, Counts, MonoNs, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX, Status,
+    Clock, Counts, DurationNs, MonoNs, Record, Recorder, RecorderOptions, Requests, SPOOL_ROWS_MAX,
+    Status,
 };
 
 use super::Times;
@@ -34,13 +35,13 @@ pub(super) struct Samples<'a> {
 /// The bytes and latencies since the last report.
 #[derive(Default)]
 struct Second {
-    told_ns: i64,
+    told_ns: MonoNs,
     bytes: u64,
-    latencies_ns: Vec<i64>,
+    latencies_ns: Vec<DurationNs>,
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn start(ground: Ground<'a>, stream: &Stream, start_ns: i64) -> Result<Self> {
+    pub(super) fn start(ground: Ground<'a>, stream: &Stream, start_ns: MonoNs) -> Result<Self> {
         let Ground {
             job,
             directory,
@@ -71,7 +72,7 @@ impl<'a> Samples<'a> {
     }
 
     /// A row: from when a message was written until it was read.
-    pub(super) fn add(&mut self, sequence: u64, sent_ns: i64, received_ns: i64, bytes: u32) {
+    pub(super) fn add(&mut self, sequence: u64, sent_ns: MonoNs, received_ns: MonoNs, bytes: u32) {
         let phase = match sent_ns {
             early if early < self.times.measure_ns => WARMUP,
             late if late >= self.times.measured_ns => WIND_DOWN,
@@ -81,7 +82,7 @@ impl<'a> Samples<'a> {
             self.second.latencies_ns.push(received_ns - sent_ns);
         }
         self.recorded += 1;
-        let [sent, received] = [sent_ns, received_ns].map(|at| self.clock.column(MonoNs(at)));
+        let [sent, received] = [sent_ns, received_ns].map(|at| self.clock.column(at));
         self.recorder.scheduled(sent);
         // In a group each message comes to all readers, and each time is a request: the number says which.
         let server = self.job.id.unwrap_or(0);
@@ -103,9 +104,9 @@ impl<'a> Samples<'a> {
     }
 
     /// Adds the bytes of an interval that ended at `now_ns`, and reports them once a second.
-    pub(super) fn note(&mut self, bytes: u64, now_ns: i64) {
+    pub(super) fn note(&mut self, bytes: u64, now_ns: MonoNs) {
         self.second.bytes += bytes;
-        if now_ns - self.second.told_ns < 1_000_000_000 {
+        if now_ns - self.second.told_ns < DurationNs::seconds(1) {
             return;
         }
         let next = Second {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use unruly_plan::Stream;
 use unruly_stream::{Header, Sent, Writer, connect};
-use unruly_trace::monotonic;
+use unruly_trace::{MonoNs, monotonic};
 
 use super::rows::Flow;
 use super::{
@@ -122,7 +122,7 @@ impl Writing<'_> {
             text,
         };
         loop {
-            let now_ns = monotonic().0;
+            let now_ns = monotonic();
             if now_ns >= times.end_ns || self.inbox.is_stopped() {
                 break;
             }
@@ -147,11 +147,11 @@ impl Writing<'_> {
     }
 
     /// Writes until the clock is to be looked at again.
-    fn write_some(&mut self, now_ns: i64) -> std::io::Result<()> {
+    fn write_some(&mut self, now_ns: MonoNs) -> std::io::Result<()> {
         for _ in 0..MESSAGES_A_LOOK {
             let sampled = self.sequence.is_multiple_of(self.sample);
             // A stamp is taken when its message is handed over, not when the clock was looked at.
-            let stamp_ns = sampled.then(|| monotonic().0.max(now_ns));
+            let stamp_ns = sampled.then(|| monotonic().max(now_ns));
             self.header(stamp_ns, false);
             match self.writer.write(&self.message, LOOK)? {
                 Sent::Taken => self.sequence += 1,
@@ -161,10 +161,10 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn header(&mut self, stamp_ns: Option<i64>, end: bool) {
+    fn header(&mut self, stamp_ns: Option<MonoNs>, end: bool) {
         let header = Header {
             sequence: self.sequence,
-            stamp_ns,
+            stamp_ns: stamp_ns.map(|at| at.0),
             end,
         };
         header.write(self.cookie, &mut self.message);

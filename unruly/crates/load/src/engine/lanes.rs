@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use unruly_trace::{ErrorKind, Record, Status, monotonic};
+use unruly_trace::{ErrorKind, MonoNs, Record, Status, monotonic};
 
 use super::{Engine, Peer};
 use crate::pending::Slot;
@@ -88,14 +88,14 @@ impl Engine<'_> {
             return self.links[link].refuses();
         };
         let pool = &self.pools[lane.pool];
-        if !pool.is_down() || self.may_open(pool, monotonic().0).is_some() {
+        if !pool.is_down() || self.may_open(pool, monotonic()).is_some() {
             return None;
         }
         self.links[link].refuses()
     }
 
     /// The place in `down` of a connection that may be opened by now.
-    fn may_open(&self, pool: &Pool, now_ns: i64) -> Option<usize> {
+    fn may_open(&self, pool: &Pool, now_ns: MonoNs) -> Option<usize> {
         let ready = |link: &usize| {
             self.links[*link]
                 .retry_at_ns()
@@ -166,7 +166,7 @@ impl Engine<'_> {
             return Some(link);
         }
         loop {
-            let place = self.may_open(&self.pools[pool], monotonic().0)?;
+            let place = self.may_open(&self.pools[pool], monotonic())?;
             let link = self.pools[pool].down.remove(place)?;
             self.try_connect(link);
             if self.links[link].socket().is_some() {
@@ -255,7 +255,7 @@ impl Engine<'_> {
             self.links[link].close();
             Status::Error(ErrorKind::Reset)
         } else {
-            self.links[link].fail(error, monotonic().0)
+            self.links[link].fail(error, monotonic())
         };
         self.lane_is_down(link);
         let Some(slot) = slot else { return };

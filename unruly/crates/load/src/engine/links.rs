@@ -2,7 +2,7 @@
 
 use std::io;
 
-use unruly_trace::{ErrorKind, Status, monotonic};
+use unruly_trace::{ErrorKind, MonoNs, Status, monotonic};
 
 use super::Engine;
 use crate::link::Link;
@@ -16,7 +16,7 @@ impl Engine<'_> {
             return self.lane_failed(link, error);
         }
         let protocol = error.kind() == io::ErrorKind::InvalidData;
-        let mut status = self.links[link].fail(error, monotonic().0);
+        let mut status = self.links[link].fail(error, monotonic());
         if protocol {
             status = Status::Error(ErrorKind::Protocol);
         }
@@ -30,14 +30,14 @@ impl Engine<'_> {
     }
 
     /// When to reconnect. Connections of one request at a time are made when a request needs one.
-    pub(super) fn next_reconnect_ns(&self) -> Option<i64> {
+    pub(super) fn next_reconnect_ns(&self) -> Option<MonoNs> {
         if !self.lanes.is_empty() {
             return None;
         }
         self.links.iter().filter_map(Link::retry_at_ns).min()
     }
 
-    pub(super) fn reconnect(&mut self, now_ns: i64) {
+    pub(super) fn reconnect(&mut self, now_ns: MonoNs) {
         if !self.lanes.is_empty() {
             return;
         }

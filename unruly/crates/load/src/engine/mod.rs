@@ -17,7 +17,9 @@ mod time_limits;
 use std::collections::BTreeMap;
 use std::io;
 
-use unruly_trace::{Clock, Level, MonoNs, NULL_NS, Record, Recorder, Requests, Status, monotonic};
+use unruly_trace::{
+    Clock, DurationNs, Level, MonoNs, NULL_NS, Record, Recorder, Requests, Status, monotonic,
+};
 
 use crate::bins::Bins;
 use crate::link::{Link, Place, RECEIVE_TIMEOUT_MS};
@@ -30,16 +32,16 @@ use lanes::{Lane, Pool, lanes};
 use retries::Retries;
 
 /// Age at which an open copy is noted in the spool, so that a crash does not lose it.
-const NOTE_AFTER_NS: i64 = 500_000_000;
+const NOTE_AFTER: DurationNs = DurationNs::millis(500);
 
 /// Interval at which the engine calls the control callback.
-const CONTROL_PERIOD_NS: i64 = 1_000_000_000;
+const CONTROL_PERIOD: DurationNs = DurationNs::seconds(1);
 
 /// A receive may wait when nothing else is due for this long: twice what it waits at most.
-const RECEIVE_CALM_NS: i64 = 2_000_000 * RECEIVE_TIMEOUT_MS;
+const RECEIVE_CALM: DurationNs = DurationNs::millis(2 * RECEIVE_TIMEOUT_MS);
 
 /// A request that is taken later from its schedule is late: less is the delay of any shared machine.
-const LATE_NS: i64 = 10_000_000;
+const LATE: DurationNs = DurationNs::millis(10);
 /// The phase whose requests count.
 const MEASURED: u8 = 1;
 /// Requests sent before replies are looked at again: after a stop of ours all that was due is sent
@@ -70,9 +72,9 @@ pub struct EngineOptions {
     /// Which replies a request of a store waits for; a group says it of each request.
     pub level: Option<Level>,
     /// A reply that takes longer, counted from the intended time, is late.
-    pub timeout_ns: i64,
+    pub timeout_ns: DurationNs,
     /// For how long after the timeout a late reply is waited for.
-    pub linger_ns: i64,
+    pub linger_ns: DurationNs,
     /// Copies in flight; one more is shed.
     pub in_flight: usize,
     /// How often a request of a store that failed is tried again.
@@ -80,7 +82,7 @@ pub struct EngineOptions {
     /// Count measured requests in bins as well, see [`Live`].
     pub bins: bool,
     /// Closer instants than this are spun for instead of slept for; 0 never spins.
-    pub spin_ns: i64,
+    pub spin_ns: DurationNs,
 }
 
 /// Whether to go on.
@@ -97,10 +99,10 @@ pub enum Control {
 /// The events since the last progress line.
 #[derive(Debug, Clone, Default)]
 pub struct Live {
-    /// Response times of answered copies, ns.
-    pub responses_ns: Vec<i64>,
-    /// The longest send lag, ns.
-    pub lag_ns: i64,
+    /// Response times of answered copies.
+    pub responses_ns: Vec<DurationNs>,
+    /// The longest send lag.
+    pub lag_ns: DurationNs,
     /// Copies that did not end well, by the name of their status.
     pub failed: BTreeMap<&'static str, u64>,
     /// Copies that were sent and have not ended.
@@ -151,7 +153,7 @@ pub struct Engine<'a> {
     outcome: Outcome,
     live: Live,
     /// Requests that ended since the source was last told: session and instant.
-    ended: Vec<(usize, i64)>,
+    ended: Vec<(usize, MonoNs)>,
     /// Connections with bytes that were queued since the last look.
     fresh: Vec<usize>,
 }
@@ -238,7 +240,7 @@ impl<'a> Engine<'a> {
         source: &mut dyn Source,
         control: &mut dyn FnMut(&mut Live, &Recorder) -> Control,
     ) -> io::Result<()> {
-        let mut next_control_ns = monotonic().0;
+        let mut next_control_ns = monotonic();
         loop {
             for (session, at_ns) in self.ended.drain(..) {
                 source.ended(session, at_ns);
@@ -252,7 +254,7 @@ impl<'a> Engine<'a> {
                 break;
             }
             if now_ns >= next_control_ns {
-                next_control_ns = now_ns + CONTROL_PERIOD_NS;
+                next_control_ns = now_ns + CONTROL_PERIOD;
                 self.live.open = self.pending.open();
                 match control(&mut self.live, self.recorder) {
                     Control::Continue => {}
@@ -266,7 +268,7 @@ impl<'a> Engine<'a> {
                 Some(now_ns)
             };
             if self.wait(now_ns, due_ns, next_control_ns)? {
-                next_control_ns = 0;
+                next_control_ns = MonoNs(0);
             }
         }
         self.account_for_open();
@@ -295,8 +297,8 @@ impl<'a> Engine<'a> {
 
     /// Sends scheduled requests while the recorder has room for their rows: a request that waits here is
     /// late, which its row says, and a row without room would be lost. Returns the time.
-    fn send_due(&mut self, source: &mut dyn Source) -> i64 {
-        let mut now_ns = monotonic().0;
+    fn send_due(&mut self, source: &mut dyn Source) -> MonoNs {
+        let mut now_ns = monotonic();
         for _ in 0..BURST_MAX {
             let later = source.next_at_ns().is_none_or(|at_ns| at_ns > now_ns);
             if later || self.recorder.is_crowded() {
@@ -305,14 +307,19 @@ impl<'a> Engine<'a> {
             if let Some(due) = source.take() {
                 self.dispatch(&due);
             }
-            now_ns = monotonic().0;
+            now_ns = monotonic();
         }
         self.flush_fresh();
         now_ns
     }
 
     /// Waits for the next thing. Returns whether it was woken for control.
-    fn wait(&mut self, now_ns: i64, due_ns: Option<i64>, control_ns: i64) -> io::Result<bool> {
+    fn wait(
+        &mut self,
+        now_ns: MonoNs,
+        due_ns: Option<MonoNs>,
+        control_ns: MonoNs,
+    ) -> io::Result<bool> {
         let mut until_ns = control_ns;
         let limit_ns = self.next_time_limit_ns();
         for at_ns in [
@@ -326,7 +333,7 @@ impl<'a> Engine<'a> {
         {
             until_ns = until_ns.min(at_ns);
         }
-        if until_ns - now_ns > RECEIVE_CALM_NS && self.waits_for_one_link() {
+        if until_ns - now_ns > RECEIVE_CALM && self.waits_for_one_link() {
             self.read_link(0, true);
             return Ok(false);
         }
@@ -371,7 +378,7 @@ impl<'a> Engine<'a> {
             .open_group(due.links.len(), due.level, due.session);
         for &link in &due.links {
             let record = Record {
-                intended_ns: self.clock.column(MonoNs(due.intended_ns)),
+                intended_ns: self.clock.column(due.intended_ns),
                 request,
                 cell: self.options.cell,
                 repeat: self.options.repeat,
@@ -421,13 +428,13 @@ impl<'a> Engine<'a> {
     /// Counts a copy that cannot be sent at once, and notes whether it was late already. Its row
     /// cannot show that: the row has no send time, or one that includes the wait.
     fn held_back(&mut self, asked: &Asked) {
-        let late_ns = monotonic().0 - asked.intended_ns;
+        let late_ns = monotonic() - asked.intended_ns;
         self.live.lag_ns = self.live.lag_ns.max(late_ns);
         let first = asked.record.attempt == 0 && asked.record.phase == MEASURED;
-        if first && late_ns > LATE_NS {
+        if first && late_ns > LATE {
             let requests = &mut self.outcome.requests;
             requests.late += 1;
-            requests.late_max_ns = requests.late_max_ns.max(late_ns.unsigned_abs());
+            requests.late_max_ns = requests.late_max_ns.max(late_ns);
         }
     }
 
@@ -480,7 +487,7 @@ impl<'a> Engine<'a> {
                 let record = &mut copy.asked.record;
                 // One that is sent again keeps when it was sent first.
                 if record.sent_ns == NULL_NS {
-                    record.sent_ns = clock.column(MonoNs(sent_ns));
+                    record.sent_ns = clock.column(sent_ns);
                 }
                 if !record.waited {
                     live.lag_ns = live.lag_ns.max(sent_ns - copy.asked.intended_ns);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use unruly_trace::{ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
+use unruly_trace::{ColumnNs, ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
 use super::{Engine, LIVE_RESPONSES_MAX};
 use crate::bins::bin;
@@ -105,7 +105,7 @@ impl Engine<'_> {
         link: usize,
         bytes: &[u8],
         received_ns: MonoNs,
-        kernel_ns: i64,
+        kernel_ns: ColumnNs,
     ) -> io::Result<usize> {
         let mut used = 0;
         while used < bytes.len() {
@@ -141,7 +141,13 @@ impl Engine<'_> {
         self.links[link].partial = partial;
     }
 
-    fn take(&mut self, link: usize, incoming: &Incoming<'_>, received_ns: MonoNs, kernel_ns: i64) {
+    fn take(
+        &mut self,
+        link: usize,
+        incoming: &Incoming<'_>,
+        received_ns: MonoNs,
+        kernel_ns: ColumnNs,
+    ) {
         match incoming.answer {
             Answer::Failed(kind, words) => {
                 self.complain(Status::Error(kind).name_with(incoming.code), words);
@@ -173,7 +179,7 @@ impl Engine<'_> {
         let (Some(copy), Some(sent_ns)) = (copy, incoming.sent_ns) else {
             return;
         };
-        copy.asked.record.sent_ns = self.clock.column(MonoNs(sent_ns));
+        copy.asked.record.sent_ns = self.clock.column(sent_ns);
         copy.asked.record.sent_bytes = incoming.wire_bytes.unwrap_or(0);
         self.live.lag_ns = self.live.lag_ns.max(sent_ns - copy.asked.intended_ns);
     }
@@ -184,7 +190,7 @@ impl Engine<'_> {
         link: usize,
         incoming: &Incoming<'_>,
         received_ns: MonoNs,
-        kernel_ns: i64,
+        kernel_ns: ColumnNs,
     ) {
         let found = self.open_copy(link, incoming).filter(|slot| {
             self.pending
@@ -249,13 +255,13 @@ impl Engine<'_> {
         asked: &Record,
         incoming: &Incoming<'_>,
         received_ns: MonoNs,
-        kernel_ns: i64,
+        kernel_ns: ColumnNs,
     ) -> Record {
-        let stamp = |stamp_ns: i64| if stamp_ns == 0 { NULL_NS } else { stamp_ns };
+        let stamp = |at: ColumnNs| if at == ColumnNs(0) { NULL_NS } else { at };
         let stamps = incoming.stamps;
         // Whoever asked for us knows better when that was.
-        let sent_ns = incoming.sent_ns.map(|at| self.clock.column(MonoNs(at)));
-        let received_ns = incoming.received_ns.map_or(received_ns, MonoNs);
+        let sent_ns = incoming.sent_ns.map(|at| self.clock.column(at));
+        let received_ns = incoming.received_ns.unwrap_or(received_ns);
         Record {
             sent_ns: sent_ns.unwrap_or(asked.sent_ns),
             received_ns: self.clock.column(received_ns),
@@ -324,8 +330,7 @@ impl Engine<'_> {
         self.outcome.requests.answered += u64::from(answered);
         self.outcome.requests.unanswered += u64::from(!answered);
         // A closed loop asks again when it was answered, or when there is someone to ask.
-        let again_ns = self.links[link].retry_at_ns().unwrap_or(0);
-        self.ended
-            .push((ended.session, again_ns.max(monotonic().0)));
+        let again_ns = self.links[link].retry_at_ns().unwrap_or_default();
+        self.ended.push((ended.session, again_ns.max(monotonic())));
     }
 }

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unruly_trace::{Record, Status, monotonic};
+use unruly_trace::{DurationNs, MonoNs, Record, Status, monotonic};
 
 use super::Engine;
 use crate::pending::Asked;
 
 /// Pause before the second try; doubles with each, up to the longest.
-const PAUSE_MIN_NS: i64 = 1_000_000;
-const PAUSE_MAX_NS: i64 = 1_000_000_000;
+const PAUSE_MIN: DurationNs = DurationNs::millis(1);
+const PAUSE_MAX: DurationNs = DurationNs::seconds(1);
 
 /// Where the number of a try stands in the ticket of its copy.
 const ATTEMPT_SHIFT: u32 = 56;
@@ -18,7 +18,7 @@ const ATTEMPT_SHIFT: u32 = 56;
 /// What waits to be tried again, by when.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
-    due: BinaryHeap<Reverse<(i64, usize)>>,
+    due: BinaryHeap<Reverse<(MonoNs, usize)>>,
     waiting: Vec<Option<Asked>>,
     free: Vec<usize>,
 }
@@ -28,11 +28,11 @@ impl Retries {
         self.due.is_empty()
     }
 
-    pub(super) fn next_at_ns(&self) -> Option<i64> {
+    pub(super) fn next_at_ns(&self) -> Option<MonoNs> {
         self.due.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    fn add(&mut self, at_ns: i64, asked: Asked) {
+    fn add(&mut self, at_ns: MonoNs, asked: Asked) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.waiting.push(None);
             self.waiting.len() - 1
@@ -42,7 +42,7 @@ impl Retries {
     }
 
     /// The next one that is due by `now_ns`.
-    fn take(&mut self, now_ns: i64) -> Option<Asked> {
+    fn take(&mut self, now_ns: MonoNs) -> Option<Asked> {
         let Reverse((_, place)) = *self.due.peek().filter(|it| it.0.0 <= now_ns)?;
         self.due.pop();
         self.free.push(place);
@@ -70,7 +70,7 @@ impl Engine<'_> {
         if let (Some(work), Some(task)) = (&mut self.work, &asked.task) {
             work.failed(task);
         }
-        let pause_ns = PAUSE_MIN_NS << record.attempt.min(10);
+        let pause_ns = PAUSE_MIN * (1 << record.attempt.min(10));
         let attempt = record.attempt + 1;
         let empty = Record::empty();
         let again = Asked {
@@ -86,12 +86,12 @@ impl Engine<'_> {
             ..*asked
         };
         self.retries
-            .add(monotonic().0 + pause_ns.min(PAUSE_MAX_NS), again);
+            .add(monotonic() + pause_ns.min(PAUSE_MAX), again);
         true
     }
 
     /// Sends the tries that are due.
-    pub(super) fn try_again(&mut self, now_ns: i64) {
+    pub(super) fn try_again(&mut self, now_ns: MonoNs) {
         while let Some(asked) = self.retries.take(now_ns) {
             let session = self.pending.session_of(asked.group);
             self.submit(asked, 0, session);
@@ -101,7 +101,7 @@ impl Engine<'_> {
 
     /// Ends the waiting retries at the end of the run. They count as unfinished.
     pub(super) fn give_up_retries(&mut self) {
-        while let Some(asked) = self.retries.take(i64::MAX) {
+        while let Some(asked) = self.retries.take(MonoNs(i64::MAX)) {
             self.task_ended(asked.task, Status::Unfinished);
             let ended = self.pending.end(asked.group, false);
             self.pending.release(asked.group);

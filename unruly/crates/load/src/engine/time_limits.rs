@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use unruly_trace::{Record, Status};
+use unruly_trace::{DurationNs, MonoNs, Record, Status};
 
-use super::{Engine, NOTE_AFTER_NS};
+use super::{Engine, NOTE_AFTER};
 use crate::pending::{Slot, TimeLimit};
 
 /// How long the end of a run waits at a time for the recorder to make room.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine<'_> {
-    fn delay_ns(&self, limit: TimeLimit) -> i64 {
+    fn delay_ns(&self, limit: TimeLimit) -> DurationNs {
         match limit {
-            TimeLimit::Note => NOTE_AFTER_NS,
+            TimeLimit::Note => NOTE_AFTER,
             TimeLimit::Timeout => self.options.timeout_ns,
             TimeLimit::Linger => self.options.timeout_ns + self.options.linger_ns,
         }
     }
 
-    pub(super) fn next_time_limit_ns(&mut self) -> Option<i64> {
+    pub(super) fn next_time_limit_ns(&mut self) -> Option<MonoNs> {
         [TimeLimit::Note, TimeLimit::Timeout, TimeLimit::Linger]
             .into_iter()
             .filter_map(|limit| {
@@ -33,7 +33,7 @@ impl Engine<'_> {
 
     /// Ends each copy whose time limit has passed, as long as the recorder has room for the rows. A
     /// row without room would be lost, so the remaining copies wait a moment longer.
-    pub(super) fn keep_time_limits(&mut self, now_ns: i64) {
+    pub(super) fn keep_time_limits(&mut self, now_ns: MonoNs) {
         for limit in [TimeLimit::Note, TimeLimit::Timeout, TimeLimit::Linger] {
             let delay_ns = self.delay_ns(limit);
             while let Some((slot, intended_ns)) = self.pending.first(limit) {

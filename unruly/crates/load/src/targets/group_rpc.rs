@@ -1,5 +1,7 @@
 //! The target of the group study and of the echo: our own RPC.
 
+use unruly_trace::ColumnNs;
+
 use crate::target::{
     Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, ServerStamps, Target,
 };
@@ -55,11 +57,11 @@ impl Target for GroupRpc {
             return Ok(None);
         };
         // Any server may answer: beyond these years sums of times would overflow.
-        let sane = |at_ns: i64| {
-            if (0..1 << 62).contains(&at_ns) {
-                at_ns
+        let sane = |at: ColumnNs| {
+            if (0..1 << 62).contains(&at.0) {
+                at
             } else {
-                0
+                ColumnNs(0)
             }
         };
         Ok(Some(Incoming {

@@ -11,6 +11,7 @@ mod redis;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use unruly_plan::{Secret, Store, Transport};
+use unruly_trace::DurationNs;
 
 use crate::link::Place;
 use crate::target::Target;
@@ -45,7 +46,7 @@ pub struct Settings<'a> {
     /// How requests travel.
     pub transport: Transport,
     /// How long a reply is awaited.
-    pub timeout_ns: i64,
+    pub timeout_ns: DurationNs,
     /// What lets the user in.
     pub password: Option<&'a Secret>,
     /// Where the program `unruly` is, which asks some stores in a process of its own.
@@ -228,7 +229,7 @@ pub(crate) mod tests {
         let settings = Settings {
             store: drive.store.as_ref().expect("a store was written"),
             transport: drive.transport,
-            timeout_ns: 1_000_000_000,
+            timeout_ns: DurationNs::seconds(1),
             password: password.as_ref(),
             own: Some("/a/path/to/unruly"),
         };
@@ -252,7 +253,7 @@ pub(crate) mod tests {
         let outgoing = Outgoing {
             request,
             session: 3,
-            intended_ns: 0,
+            intended_ns: unruly_trace::MonoNs(0),
             operation,
         };
         target.encode(&outgoing, &mut out);

@@ -4,7 +4,7 @@
 //! receive times that the program reports, so the communication with the program is not part of a
 //! latency.
 
-use unruly_trace::{ErrorKind, monotonic};
+use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use super::{Driver, DriverError, Settings};
 use crate::link::Place;
@@ -48,7 +48,7 @@ impl Program {
         let level = settings.store.level.map_or("-", |level| level.name());
         Self {
             place: [Place::Program { command, password }],
-            greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns),
+            greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns.0),
         }
     }
 }
@@ -134,10 +134,10 @@ impl Target for Lines {
             }
             _ => return Err(wrong()),
         };
-        let signed = |time_ns: u64| i64::try_from(time_ns).unwrap_or(i64::MAX / 4);
+        let instant = |ns: u64| MonoNs(DurationNs::from_unsigned(ns).0);
         Ok(Some(Incoming {
-            sent_ns: Some(signed(sent_ns)),
-            received_ns: Some(signed(received_ns)),
+            sent_ns: Some(instant(sent_ns)),
+            received_ns: Some(instant(received_ns)),
             ..Incoming::new(request, answer, end + 1)
         }))
     }
@@ -184,7 +184,10 @@ mod tests {
         assert_eq!(asked(target.as_mut(), 9, READ), b"read 9 3 k\n");
         let found = target.decode(b"found 9 20 35 value\n").unwrap().unwrap();
         assert_eq!((found.request, found.answer), (9, Answer::Found(b"value")));
-        assert_eq!((found.sent_ns, found.received_ns), (Some(20), Some(35)));
+        assert_eq!(
+            (found.sent_ns, found.received_ns),
+            (Some(MonoNs(20)), Some(MonoNs(35)))
+        );
         assert_eq!(reply(target.as_mut(), b"done 8 1 2\n"), (8, Answer::Done));
         assert_eq!(
             reply(target.as_mut(), b"missing 8 1 2\n"),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 use unruly_plan::Secret;
-use unruly_trace::ErrorKind;
+use unruly_trace::{DurationNs, ErrorKind};
 
 use super::{Driver, DriverError, Settings, check_options, places};
 use crate::link::Place;
@@ -85,7 +85,7 @@ fn wait(settings: &Settings<'_>) -> Result<Option<Wait>, DriverError> {
     if replicas == 0 {
         return Ok(None);
     }
-    let timeout_ms = (settings.timeout_ns / 1_000_000).max(1);
+    let timeout_ms = (settings.timeout_ns / DurationNs::millis(1)).max(1);
     let mut words = Vec::new();
     command(
         &mut words,
