@@ -24,7 +24,10 @@ OTHER_TOML = {
 }
 """The other modules that parse TOML, and the file that each of them reads."""
 
-NO_KEYS = {"run.measured": "an attribute of a Run, in examples of the documentation"}
+NO_KEYS = {
+    "run.measured": "an attribute of a Run, in examples of the documentation",
+    "quota.reader": "the CPU limit of a process, reader-1",
+}
 """Names that look like a key of a plan, and the reason why they are none."""
 
 
@@ -63,7 +66,7 @@ def test_the_keys_of_the_plan_crate_are_found() -> None:
     keys = rust_keys()
     assert {"run.duration", "mesh.regroup", "drive.store", "drive.level", "jvm.heap"} <= keys
     assert plan_tables() == {
-        "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "fault",
+        "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "fault", "quota",
     }  # fmt: skip
     assert len(keys) > 70
 

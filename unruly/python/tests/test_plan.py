@@ -47,12 +47,14 @@ def test_the_factors_of_a_cell_replace_the_values_of_the_plan(tmp_path):
         "a": {"stream.link": "none", "run.duration": "2min", "quota.reader-0": "0.1"},
         "b": {"stream.protocol": "udp", "compete.kind": "gc", "quota.reader-1": "0.3"},
         "c": {"mesh.regroup": "10s", "mesh.timeout": "20ms", "drive.arrivals": "closed"},
+        "d": {"quota.period": "0.01"},
     }
     plan = read(tmp_path, PLAN, factors)
-    assert list(plan.cells) == ["a", "b", "c"]
+    assert list(plan.cells) == ["a", "b", "c", "d"]
     assert plan.cell("a").measured_ns == (250_000, 250_000 + 120 * NS)
     assert plan.cell("a").link_bps is None
     assert plan.cell("a").quotas == {"reader-0": 0.1}
+    assert plan.cell("d").quotas == {"reader-0": 0.5}, "a period is no process"
     assert (plan.cell("b").protocol, plan.cell("b").competing) == ("udp", "gc")
     assert plan.cell("b").quotas == {"reader-0": 0.5, "reader-1": 0.3}
     assert plan.cell("c").regroup_ns == 10 * NS

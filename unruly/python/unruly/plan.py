@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FILE: Final = "plan.toml"
 CLOSED: Final = "closed"
+PERIOD: Final = "period"
+"""The key of ``[quota]`` that is no process: how often the CPU time is given anew."""
 _Value = TypeVar("_Value")
 
 
@@ -185,6 +187,7 @@ def _cell(tables: Mapping[str, Any], factors: Mapping[str, str]) -> CellPlan:
 def _quotas(tables: Mapping[str, Any], factors: Mapping[str, str]) -> dict[str, float]:
     swept = [key.partition(".") for key in factors]
     names = [*_table(tables, "quota"), *(name for table, _, name in swept if table == "quota")]
+    names = [name for name in names if name != PERIOD]
     found = {name: _read(_value(tables, factors, f"quota.{name}"), float) for name in names}
     return {name: cores for name, cores in found.items() if cores is not None}
 

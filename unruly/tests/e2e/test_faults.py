@@ -13,13 +13,13 @@ MS = 1_000_000
 # As a store that answers only when its write is on disk.
 SAFE_REDIS = """
 about = "Redis, safe on disk before it answers"
-url = "redis://{redis-1.front}:{redis-1.port}"
+url = "redis://{{ processes['redis-1'].front }}:{{ processes['redis-1'].port }}"
 programs = ["redis-server"]
 packages = ["redis-server"]
 [[process]]
 name = "redis-1"
-command = ["redis-server", "--bind", "{host}", "--port", "{port}", "--save", "", "--appendonly",
-    "yes", "--appendfsync", "always", "--dir", "{folder}"]
+command = ["redis-server", "--bind", "{{ host }}", "--port", "{{ port }}", "--save", "", "--appendonly",
+    "yes", "--appendfsync", "always", "--dir", "{{ folder }}"]
 """
 
 

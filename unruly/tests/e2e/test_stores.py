@@ -319,8 +319,10 @@ def test_what_came_once_comes_again_and_again_from_the_run(tmp_path: Path) -> No
 def test_a_service_that_is_not_ready_is_told_with_its_last_words(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text(
-        'about = "one that ends"\nurl = "redis://{it.host}:{it.port}"\n[[process]]\nname = "it"\n'
-        'command = ["sh", "-c", "echo no room for {port} >&2; exit 3"]\n'
+        'about = "one that ends"\n'
+        'url = "redis://{{ processes.it.host }}:{{ processes.it.port }}"\n'
+        '[[process]]\nname = "it"\n'
+        'command = ["sh", "-c", "echo no room for {{ port }} >&2; exit 3"]\n'
     )
     said = call("drive", f"service:{broken}", "-d", "1s", "-o", tmp_path / "out", timeout=60)
     assert said.returncode == 2

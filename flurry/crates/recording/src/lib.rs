@@ -340,6 +340,7 @@ impl Log {
             host: inner.about.host.name.clone(),
             pid: Some(std::process::id()),
             runtime: "native".to_owned(),
+            tier: None,
             exit: Some(unruly_trace::Exit::Code(0)),
             counts: Some(Counts {
                 copies: tally.copies,

@@ -9,8 +9,8 @@ use unruly_load::{
     Sessions, Settings, Source, Target, Work, driver,
 };
 use unruly_plan::{
-    Arrivals, Drive, OperationKind, Portion, Schedule, Secret, Store, StoreLevel, Transport,
-    times_ns,
+    Arrivals, Drive, OperationKind, Portion, Schedule, Scheduling, Secret, Store, StoreLevel,
+    Transport, times_ns,
 };
 use unruly_trace::{DurationNs, Level};
 
@@ -43,6 +43,10 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     let Ground {
         job, inbox, clock, ..
     } = ground;
+    if drive.scheduling == Scheduling::Realtime {
+        crate::scheduling::realtime().context("drive.scheduling")?;
+        events.now("realtime", None, clock);
+    }
     crate::role::say_ready(None, clock);
     let Some(lines) = inbox.peers()? else {
         say_done(None);

@@ -21,6 +21,7 @@ mod mesh;
 mod passive;
 pub mod probe;
 mod role;
+mod scheduling;
 mod serve;
 mod stream;
 mod stress;

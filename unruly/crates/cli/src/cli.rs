@@ -1,5 +1,6 @@
 //! The verbs.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
-use unruly_plan::{DurationNs, Load, Plan, PlanError, Secret, Url};
+use unruly_plan::{DurationNs, Load, Plan, PlanError, Secret, ServiceFile, Url};
 use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable, python};
 use unruly_runner::{RunOptions, services, target};
 
@@ -118,15 +119,16 @@ enum Verb {
         /// Shipped plan to print
         name: Option<String>,
     },
-    /// List the services a run can start, print one, or install one
+    /// List the services a run can start, print or explain one, or install one
     #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly services redis", "Print the file of a shipped service"),
+        ("unruly services show redis ./mine.toml", "Print the parameters of two services"),
         ("unruly services install redis etcd", "Fetch the packages of two services now"),
     ]))]
     Services {
-        /// Shipped service to print, or the word install
+        /// Shipped service to print, or the word show or install
         name: Option<String>,
-        /// Services to install, after the word install
+        /// Services to show or install, after the word
         #[arg(value_name = "SERVICE")]
         more: Vec<String>,
     },
@@ -294,8 +296,9 @@ impl Changes {
         if let Some(tag) = &self.tag {
             plan.tag.clone_from(tag);
         }
-        // The whole must still be a plan.
-        Plan::parse("run", &plan.to_toml()).map_err(|error| self.explain(&error))
+        // The whole must still be a plan. It knows the lines of its values, and its copy does not.
+        Plan::parse("run", &plan.to_toml()).map_err(|error| self.explain(&error))?;
+        Ok(plan)
     }
 
     /// Returns a complaint about a changed plan in the words of the command line.
@@ -469,15 +472,46 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
                 say(&format!("{name:<24} {}", services::service(name)?.about))?;
             }
         }
+        Some("show") => {
+            anyhow::ensure!(
+                !more.is_empty(),
+                "services show: no service is named; hint: unruly services show redis"
+            );
+            for name in more {
+                say(&parameters(name, &services::service(name)?))?;
+            }
+        }
         Some("install") => {
             for name in more {
-                services::install(name, &services::service(name)?, &say_error)?;
+                let service = services::service(name)?.with(&BTreeMap::new())?;
+                services::install(name, &service, &say_error)?;
                 say(&format!("{name}: all is there"))?;
             }
         }
         Some(name) => say(services::shipped_text(name)?)?,
     }
     Ok(0)
+}
+
+/// Returns a table of the parameters of a service.
+fn parameters(name: &str, service: &ServiceFile) -> String {
+    let mut text = format!("{name}: {}", service.about);
+    if service.parameters.is_empty() {
+        text += "\n  it has no parameters";
+    }
+    let rows = service.parameters.iter().map(|it| {
+        let default = it.default.to_string();
+        [it.name.clone(), default, it.allowed(), it.help.clone()]
+    });
+    let head = ["parameter", "default", "values", "meaning"].map(str::to_owned);
+    let rows: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    for [name, default, values, help] in rows.iter().filter(|_| rows.len() > 1) {
+        let [one, two, three] = widths;
+        text += &format!("\n  {name:<one$}  {default:<two$}  {values:<three$}  {help}");
+    }
+    text
 }
 
 /// Prints a line on standard output. A reader that has gone (`| head`) is no error.

@@ -56,6 +56,9 @@ pub(crate) struct DriveArguments {
     /// Requests that may wait for a reply at once; the next one is dropped
     #[arg(long, value_name = "COUNT")]
     in_flight: Option<String>,
+    /// Class of the kernel's scheduler: normal or realtime (before every other process)
+    #[arg(long, value_name = "CLASS")]
+    scheduling: Option<String>,
     /// tcp or udp
     #[arg(long)]
     transport: Option<String>,
@@ -221,6 +224,7 @@ impl DriveArguments {
             ("drive.expect", self.expect),
             ("drive.keep", self.keep.then(|| "true".to_owned())),
             ("drive.in_flight", self.in_flight),
+            ("drive.scheduling", self.scheduling),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
         ];

@@ -4,7 +4,7 @@ use anyhow::Result;
 use unruly_plan::did_you_mean;
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 15] = [
+pub(crate) const PLANS: [(&str, &str); 16] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
@@ -17,6 +17,10 @@ pub(crate) const PLANS: [(&str, &str); 15] = [
     (
         "store-levels",
         include_str!("../../../plans/store-levels.toml"),
+    ),
+    (
+        "store-threads",
+        include_str!("../../../plans/store-threads.toml"),
     ),
     ("store-ramp", include_str!("../../../plans/store-ramp.toml")),
     (

@@ -63,11 +63,16 @@ pub use jvm::{Collector, Jvm, Runtime};
 pub use keys::{KeyWords, did_you_mean, key_words, known_keys};
 pub use limits::*;
 pub use matrix::Cell;
-pub use model::{Drive, Factor, Hosts, Load, Mesh, Plan, Probe, Run, Transport, Workload};
+pub use model::{
+    Drive, Factor, Hosts, Load, Mesh, Place, Plan, Probe, Run, Setting, Transport, Workload,
+};
 pub use portion::Portion;
 pub use random::mix;
 pub use secret::{Secret, shown};
-pub use service::{Service, ServicePlace, ServicePlaces, ServiceProcess, ServiceStep};
+pub use service::{
+    Parameter, ParameterValue, Service, ServiceFile, ServicePlace, ServicePlaces, ServiceProcess,
+    ServiceStep, Stage, Template,
+};
 pub use slo::{Slo, SloError};
 pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 pub use stream::{Protocol, Scheduling, Stream};

@@ -89,6 +89,14 @@ pub const MAX_FAULT_TIMES: usize = 100_000;
 pub const MIN_FAULT_PERIOD: DurationNs = DurationNs(10_000_000);
 /// Least quota: a millisecond of each tenth of a second, the least that the kernel takes.
 pub const MIN_QUOTA_CORES: f64 = 0.01;
+/// How often a quota is given anew, where a plan does not say.
+pub const DEFAULT_QUOTA_PERIOD: DurationNs = DurationNs(100_000_000);
+/// Shortest and longest period of a quota: the kernel takes no others.
+pub const MIN_QUOTA_PERIOD: DurationNs = DurationNs(1_000_000);
+/// See [`MIN_QUOTA_PERIOD`].
+pub const MAX_QUOTA_PERIOD: DurationNs = DurationNs(1_000_000_000);
+/// Least CPU time of a period that the kernel takes.
+pub const MIN_QUOTA_TIME: DurationNs = DurationNs(1_000_000);
 /// Largest quota.
 pub const MAX_QUOTA_CORES: f64 = 1_024.0;
 /// Longest delay of a way: beyond it every connection is lost.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use toml_edit::{DocumentMut, Item, Value};
 
 use crate::error::PlanError;
-use crate::keys::is_bare;
+use crate::keys::{is_bare, parameter_of};
 use crate::limits::MAX_CELLS;
 use crate::model::{Factor, Plan};
 use crate::parse;
@@ -113,6 +113,15 @@ impl Plan {
                 error.hint,
             )
         })?;
+        let mut plan = plan;
+        for (name, setting) in &mut plan.service {
+            let factor = chosen.iter().map(|(factor, _)| factor);
+            let mut factor = factor.filter(|it| parameter_of(&it.path) == Some(name));
+            let own = self.service.get(name).map(|it| &it.place);
+            if let Some(place) = factor.next().map(|it| &it.place).or(own) {
+                setting.place = place.clone();
+            }
+        }
         let factors = chosen
             .iter()
             .map(|(factor, value)| (factor.path.clone(), (*value).clone()));

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::jvm::{Jvm, Runtime};
 use crate::slo::Slo;
 use crate::store::Store;
-use crate::stream::Stream;
+use crate::stream::{Scheduling, Stream};
 use crate::units::{Bytes, DurationNs};
 use crate::until::Until;
 
@@ -42,8 +42,65 @@ pub struct Plan {
     /// Cores whose time each process is given at most, by process.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub quotas: BTreeMap<String, f64>,
+    /// How often that time is given anew.
+    #[serde(default = "quota_period", skip_serializing_if = "is_quota_period")]
+    pub quota_period: DurationNs,
+    /// The parameters of the service that the run starts, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub service: BTreeMap<String, Setting>,
     /// What is varied; empty for a plan of one cell.
     pub matrix: Vec<Factor>,
+}
+
+/// The value of a parameter of a service, as the plan writes it. Only the file of the service knows
+/// which values it may have, so that [`crate::ServiceFile::with`] reads it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Setting {
+    /// The number or word, without quotes.
+    pub value: String,
+    /// Where the plan has it.
+    pub place: Place,
+}
+
+impl Setting {
+    /// Returns the value as TOML has it: a number bare, and anything else in quotes.
+    pub(crate) fn literal(&self) -> String {
+        let same = |number: Option<String>| number.is_some_and(|it| it == self.value);
+        let whole = self.value.parse::<i64>().ok().map(|it| it.to_string());
+        let real = self.value.parse::<f64>().ok().map(|it| it.to_string());
+        if same(whole) || same(real) && self.value.contains('.') {
+            self.value.clone()
+        } else {
+            crate::keys::key::quoted(&self.value)
+        }
+    }
+}
+
+impl From<String> for Setting {
+    fn from(value: String) -> Self {
+        Self {
+            value,
+            place: Place::default(),
+        }
+    }
+}
+
+impl From<Setting> for String {
+    fn from(setting: Setting) -> Self {
+        setting.value
+    }
+}
+
+/// The file and line of a value, for messages. All places are equal: a plan is the same wherever
+/// its lines are.
+#[derive(Clone, Debug, Default)]
+pub struct Place(pub String);
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// How long, how often and where.
@@ -228,6 +285,9 @@ pub struct Drive {
     pub timeout: DurationNs,
     /// Most requests awaited at once.
     pub in_flight: u32,
+    /// How the kernel's scheduler treats its processes.
+    #[serde(default)]
+    pub scheduling: Scheduling,
     /// Number of measured requests after which a cell ends, if its duration is not over before.
     #[serde(default)]
     pub requests: Option<u64>,
@@ -250,6 +310,9 @@ pub struct Factor {
     pub path: String,
     /// The values it takes, as a plan would write them.
     pub values: Vec<String>,
+    /// Where the plan has it.
+    #[serde(skip)]
+    pub place: Place,
 }
 
 impl Load {
@@ -289,6 +352,14 @@ impl Load {
 fn clients(processes: u16) -> Vec<String> {
     let name = |number| format!("drive-{number}");
     (0..processes).map(name).collect()
+}
+
+const fn quota_period() -> DurationNs {
+    crate::limits::DEFAULT_QUOTA_PERIOD
+}
+
+fn is_quota_period(period: &DurationNs) -> bool {
+    *period == quota_period()
 }
 
 const fn one() -> u16 {

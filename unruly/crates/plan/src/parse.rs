@@ -6,8 +6,8 @@ use crate::error::PlanError;
 use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
-use crate::model::{Load, Plan, Probe, Run};
-use crate::parse_extras::{Processes, check_scale, matrix, pins, quotas};
+use crate::model::{Load, Place, Plan, Probe, Run};
+use crate::parse_extras::{Processes, check_scale, matrix, pins, quota_period, quotas, service};
 use crate::parse_fault::faults;
 use crate::parse_load::{drive, mesh};
 use crate::parse_stream::{compete, jvm, scaled, stream};
@@ -80,7 +80,7 @@ impl Plan {
         document.document("see unruly/docs/plan-format.md")?;
         let mut document: DocumentMut = text.parse().unwrap_or_default();
         for (key, value) in values {
-            let path = path_of(key).map_err(|(wanted, hint)| PlanError {
+            let path = path_of(key, &document).map_err(|(wanted, hint)| PlanError {
                 place: "--set".to_owned(),
                 key: String::new(),
                 wrong: format!("there is no key {key:?}"),
@@ -108,21 +108,37 @@ impl Plan {
                 }
             }
         }
-        Self::parse(path_for_messages, &document.to_string())
+        let mut plan = Self::parse(path_for_messages, &document.to_string())?;
+        for parameter in values.iter().filter_map(|(key, _)| keys::parameter_of(key)) {
+            if let Some(setting) = plan.service.get_mut(parameter) {
+                setting.place = Place("--set".to_owned());
+            }
+        }
+        Ok(plan)
     }
 }
 
-/// Returns the full path of a key that a person wrote in full or by its last part. Otherwise
-/// returns the expected keys and a hint.
-fn path_of(key: &str) -> Result<String, (String, String)> {
+/// Returns the full path of a key that a person wrote in full or by its last part, which may be a
+/// key of another load, too. Otherwise returns the expected keys and a hint.
+fn path_of(key: &str, plan: &DocumentMut) -> Result<String, (String, String)> {
     let known = keys::known_keys();
     let known = known.iter().filter(|path| !path.starts_with("fault"));
+    let loads = [
+        keys::mesh::MESH.name,
+        keys::drive::DRIVE.name,
+        keys::stream::STREAM.name,
+    ];
+    let is_of_plan = |path: &&String| {
+        let table = path.split('.').next().unwrap_or("");
+        !loads.contains(&table) || plan.contains_key(table)
+    };
     let ends = |path: &&String| path.rsplit('.').next() == Some(key);
-    // Its keys are processes, of which only the plan knows.
-    if keys::quota_of(key).is_some() || known.clone().any(|path| path == key) {
+    // Their keys are processes and parameters, of which only the plan and the service know.
+    let open = keys::quota_of(key).or_else(|| keys::parameter_of(key));
+    if open.is_some() || known.clone().any(|path| path == key) {
         return Ok(key.to_owned());
     }
-    let found: Vec<&String> = known.clone().filter(ends).collect();
+    let found: Vec<&String> = known.clone().filter(ends).filter(is_of_plan).collect();
     match found.as_slice() {
         [path] => Ok((*path).clone()),
         [] => Err(("must be a key of the plan".to_owned(), {
@@ -172,10 +188,12 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
         jvm,
         probe: probe(top)?,
         pins: pins(top, &processes)?,
+        service: service(top, matrix_section.as_ref(), &load)?,
         quotas: quotas(top, &processes, &faults)?,
+        quota_period: quota_period(top)?,
         faults,
         matrix: matrix_section.map_or(Ok(Vec::new()), |section| {
-            matrix(&section, load_name, &processes)
+            matrix(&section, load_name, &load, &processes)
         })?,
         name,
         seed,

@@ -10,8 +10,10 @@ use crate::error::PlanError;
 use crate::fault::{Fault, FaultKind};
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
-use crate::model::{Factor, Hosts, Load};
+use crate::model::{Factor, Hosts, Load, Place, Setting};
 use crate::section::Section;
+use crate::service::text_of;
+use crate::units::DurationNs;
 
 /// The processes that faults and pins may name: competing loads are kept on cores all together, and
 /// something is done to each by itself.
@@ -54,11 +56,20 @@ impl Processes {
     fn named_in<'a>(&self, section: &Section<'a>) -> Result<Vec<&'a str>, PlanError> {
         let known = self.pinned();
         let keys = section.table.iter().map(|(process, _)| process);
+        let period = keys::quota::PERIOD.name;
+        let keys = keys.filter(|key| section.name != QUOTA_SECTION || *key != period);
         keys.map(|process| {
             if self.may_have(&known, process) {
                 Ok(process)
             } else {
-                Err(unknown_process(section, process, process, &known))
+                let error = unknown_process(section, process, process, &known);
+                let period = [period]
+                    .into_iter()
+                    .filter(|_| section.name == QUOTA_SECTION);
+                Err(PlanError {
+                    hint: did_you_mean(process, period, &error.hint),
+                    ..error
+                })
             }
         })
         .collect()
@@ -127,19 +138,38 @@ pub(crate) fn pins(
     Ok(pins)
 }
 
+/// The table of quotas, as messages call it.
+const QUOTA_SECTION: &str = "[quota]";
+
+/// How often the time of a quota is given anew.
+pub(crate) fn quota_period(top: &Section<'_>) -> Result<DurationNs, PlanError> {
+    match top.child(keys::QUOTA, QUOTA_SECTION)? {
+        Some(section) => keys::quota::PERIOD.read(&section),
+        None => Ok(DEFAULT_QUOTA_PERIOD),
+    }
+}
+
 /// The cores whose time a process is given at most, from before its load to the end.
 pub(crate) fn quotas(
     top: &Section<'_>,
     processes: &Processes,
     faults: &[Fault],
 ) -> Result<BTreeMap<String, f64>, PlanError> {
-    let Some(section) = top.child(keys::QUOTA, "[quota]")? else {
+    let Some(section) = top.child(keys::QUOTA, QUOTA_SECTION)? else {
         return Ok(BTreeMap::new());
     };
+    let period = keys::quota::PERIOD.read(&section)?;
     let mut quotas = BTreeMap::new();
     for process in processes.named_in(&section)? {
         let limits = (MIN_QUOTA_CORES, MAX_QUOTA_CORES);
         let cores = section.real(process, None, limits, 0.5)?;
+        let least = MIN_QUOTA_TIME.0 as f64 / period.0 as f64;
+        if cores < least {
+            let wanted = format!(
+                "must be at least {least} for a period of {period}: the kernel takes no less than {MIN_QUOTA_TIME} in each"
+            );
+            return Err(section.refuse(process, wanted, format!("{process:?} = {least}")));
+        }
         // One that is started again, or is let go of its fault's quota, would have none any more.
         let ends = |it: &&Fault| {
             matches!(it.kind, FaultKind::Quota { .. } | FaultKind::Kill)
@@ -155,9 +185,42 @@ pub(crate) fn quotas(
     Ok(quotas)
 }
 
+/// The parameters that the plan chooses for the service of its drive. Only the file of the service
+/// knows which there are, and this crate reads no file.
+pub(crate) fn service(
+    top: &Section<'_>,
+    matrix: Option<&Section<'_>>,
+    load: &Load,
+) -> Result<BTreeMap<String, Setting>, PlanError> {
+    let Some(section) = top.child(keys::SERVICE, "[service]")? else {
+        return Ok(BTreeMap::new());
+    };
+    if !starts_service(load, matrix) {
+        let wrong = "[service] chooses parameters, and the run starts no service";
+        let wanted = "must have a drive.store, or be left out";
+        return Err(section.complain("", wrong, wanted, keys::drive::SERVICE.example()));
+    }
+    let settings = section.table.iter().map(|(name, item)| {
+        let value = text_of(item).ok_or_else(|| {
+            let hint = format!("{name} = 2");
+            section.wrong_type(name, item, "must be a number or a string", &hint)
+        })?;
+        let place = Place(section.place_of(name));
+        Ok((name.to_owned(), Setting { value, place }))
+    });
+    settings.collect()
+}
+
+/// Whether some cell of the plan starts a service.
+fn starts_service(load: &Load, matrix: Option<&Section<'_>>) -> bool {
+    let store = format!("{}.{}", keys::drive::DRIVE.name, keys::drive::SERVICE.name);
+    load.has_service() || matrix.is_some_and(|section| section.has(&store))
+}
+
 pub(crate) fn matrix(
     section: &Section<'_>,
     load: &str,
+    plan_load: &Load,
     processes: &Processes,
 ) -> Result<Vec<Factor>, PlanError> {
     let known = keys::variable_paths(load);
@@ -170,7 +233,13 @@ pub(crate) fn matrix(
             return Err(section.complain(path, wrong, "must be a path in quotes", hint));
         }
         let quota = keys::quota_of(path).is_some_and(|it| processes.may_have(&named, it));
-        if !quota && !known.iter().any(|name| name == path) {
+        let parameter = keys::parameter_of(path);
+        if parameter.is_some() && !starts_service(plan_load, Some(section)) {
+            let wrong = format!("{path} is varied, and the run starts no service");
+            let wanted = "must be left out without a drive.store";
+            return Err(section.complain(path, wrong, wanted, keys::drive::SERVICE.example()));
+        }
+        if !quota && parameter.is_none() && !known.iter().any(|name| name == path) {
             let wrong = format!("unknown path {path:?} in [matrix]");
             let hint = did_you_mean(path, known.iter().map(String::as_str), "remove it");
             return Err(section.complain(
@@ -191,6 +260,7 @@ pub(crate) fn matrix(
         factors.push(Factor {
             path: path.to_owned(),
             values,
+            place: Place(section.place_of(path)),
         });
     }
     Ok(factors)

@@ -64,6 +64,7 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
         payload: body(section, drive::PAYLOAD, transport)?,
         timeout: drive::TIMEOUT.read(section)?,
         in_flight: drive::IN_FLIGHT.whole(section)?,
+        scheduling: drive::SCHEDULING.read(section)?,
         requests: drive::REQUESTS.optional(section)?,
         store: store.map(Box::new),
     })

@@ -2,6 +2,7 @@
 
 use crate::keys;
 use crate::keys::key::{Table, list, quoted};
+use crate::limits::DEFAULT_QUOTA_PERIOD;
 use crate::model::{Factor, Load, Plan};
 
 impl Plan {
@@ -32,15 +33,20 @@ impl Plan {
         }
         let pins = self.pins.iter();
         out.map("[pin]", pins.map(|(process, cpus)| (process, list(cpus))));
-        let quotas = self.quotas.iter();
+        if !self.quotas.is_empty() || self.quota_period != DEFAULT_QUOTA_PERIOD {
+            out.section(&keys::quota::QUOTA, &self.quota_period);
+        }
+        for (process, cores) in &self.quotas {
+            out.0 += &format!("{} = {cores}\n", quoted(process));
+        }
+        let service = self.service.iter();
         out.map(
-            "[quota]",
-            quotas.map(|(process, cores)| (process, cores.to_string())),
+            "[service]",
+            service.map(|(name, setting)| (name, setting.literal())),
         );
-        let factors = self
-            .matrix
-            .iter()
-            .map(|Factor { path, values }| (path, list(values.iter().map(|value| quoted(value)))));
+        let factors = self.matrix.iter().map(|Factor { path, values, .. }| {
+            (path, list(values.iter().map(|value| quoted(value))))
+        });
         out.map("[matrix]", factors);
         out.0
     }

@@ -50,9 +50,13 @@ impl<'a> Source<'a> {
 
     /// The place of a byte of the text: `plan.toml:12`.
     pub(crate) fn place(&self, offset_bytes: usize) -> String {
+        format!("{}:{}", self.path, self.line(offset_bytes))
+    }
+
+    /// The line of a byte of the text, from 1.
+    pub(crate) fn line(&self, offset_bytes: usize) -> usize {
         let before = &self.text.as_bytes()[..offset_bytes.min(self.text.len())];
-        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-        format!("{}:{line}", self.path)
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
     }
 }
 
@@ -221,10 +225,8 @@ impl<'a> Section<'a> {
         wanted: impl Into<String>,
         hint: impl Into<String>,
     ) -> PlanError {
-        let span = self.table.key(key).and_then(toml_edit::Key::span);
-        let offset_bytes = span.map_or(self.offset_bytes, |span| span.start);
         PlanError {
-            place: self.source.place(offset_bytes),
+            place: self.place_of(key),
             key: self.path(key),
             wrong: wrong.into(),
             wanted: wanted.into(),
@@ -354,6 +356,13 @@ impl<'a> Section<'a> {
             ..*self
         });
         Ok(sections.collect())
+    }
+
+    /// The place of `key`, or of the table when it has no such key: `plan.toml:12`.
+    pub(crate) fn place_of(&self, key: &str) -> String {
+        let span = self.table.key(key).and_then(toml_edit::Key::span);
+        let offset_bytes = span.map_or(self.offset_bytes, |span| span.start);
+        self.source.place(offset_bytes)
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {

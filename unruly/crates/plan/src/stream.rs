@@ -27,10 +27,11 @@ pub struct Stream {
 }
 
 /// Which class of the kernel's scheduler a process is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduling {
     /// As all others.
+    #[default]
     Normal,
     /// Before all others: first in, first out.
     Realtime,

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "body = \"5B\"",
-        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, keep; hint: remove it"#,
+        r#"plan.toml:6: unknown key "body" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, keep; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -618,11 +618,11 @@ fn a_matrix_is_held_to_the_plan_it_varies() {
     );
     mesh(
         "[matrix]\n\"mesh.transports\" = [\"tcp\"]",
-        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, and quota of a process; hint: did you mean mesh.transport"#,
+        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, quota.period, and quota of a process; hint: did you mean mesh.transport"#,
     );
     mesh(
         "[matrix]\n\"drive.rate\" = [\"1/s\"]",
-        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, and quota of a process; hint: remove it"#,
+        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, quota.period, and quota of a process; hint: remove it"#,
     );
     mesh(
         "[matrix]\nmesh.transport = [\"tcp\"]",

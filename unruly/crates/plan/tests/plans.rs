@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, BitRate, Bytes, Codes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
-    Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Plan, Probe, Protocol, RateHz, Run,
-    Runtime, Scheduling, Slo, Store, StoreLevel, Stream, Transport, Until, Url, ValueSize,
+    Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz,
+    Run, Runtime, Scheduling, Slo, Store, StoreLevel, Stream, Transport, Until, Url, ValueSize,
     Workload,
 };
 
@@ -76,6 +76,7 @@ fn a_drive_has_the_defaults_of_the_manual() {
         payload: Bytes(64),
         timeout: DurationNs(10 * SECOND),
         in_flight: 1_000_000,
+        scheduling: Scheduling::Normal,
         requests: None,
         store: None,
     };
@@ -411,6 +412,11 @@ fn drive() -> impl Strategy<Value = Load> {
                 },
                 timeout: DurationNs(numbers.2),
                 in_flight: numbers.3,
+                scheduling: if numbers.3 % 2 == 0 {
+                    Scheduling::Normal
+                } else {
+                    Scheduling::Realtime
+                },
                 requests: numbers.4,
                 store: store.map(Box::new),
             })
@@ -599,9 +605,12 @@ fn plan() -> impl Strategy<Value = Plan> {
                 let factor = Factor {
                     path: "run.warmup".to_owned(),
                     values: vec!["1s".to_owned(), "0.25s".to_owned()],
+                    place: Place::default(),
                 };
                 Plan {
                     quotas: quotas(&processes, &cpus),
+                    quota_period: DurationNs(if varied { 1_000_000_000 } else { 100_000_000 }),
+                    service: BTreeMap::new(),
                     faults: faults.collect(),
                     pins: if cpus.is_empty() {
                         BTreeMap::new()
@@ -691,7 +700,7 @@ fn another_value_takes_the_place_of_the_plans_and_of_its_factor() {
         ),
         (
             "period",
-            "--set: there is no key \"period\"; must be one of mesh.period, probe.period; hint: --set mesh.period=..",
+            "--set: there is no key \"period\"; must be one of probe.period, quota.period; hint: --set probe.period=..",
         ),
     ] {
         let error = Plan::parse_with("plan", text, &[(key, "1")]).expect_err(said);

@@ -1,8 +1,8 @@
 //! Plans of streams and of what competes with a load.
 
 use unruly_plan::{
-    BitRate, Bytes, Compete, CompeteKind, DurationNs, Hosts, Load, Plan, Protocol, Scheduling,
-    Stream,
+    BitRate, Bytes, Compete, CompeteKind, DEFAULT_QUOTA_PERIOD, DurationNs, Hosts, Load, Plan,
+    Protocol, Scheduling, Stream,
 };
 
 const STREAM: &str = "name = \"a\"\n[run]\nduration = \"60s\"\nhosts = \"namespaces\"\n[stream]\nprotocol = \"tcp\"\n";
@@ -217,7 +217,13 @@ fn what_a_competing_load_cannot_be_is_refused_with_its_line() {
 #[test]
 fn a_command_line_changes_how_long_and_how_often() {
     let values = [("scale", "0.5"), ("repeat", "3"), ("protocol", "udp")];
+    // A drive has this key too, and the plan has no drive.
+    let values = [&values[..], &[("scheduling", "realtime")]].concat();
     let plan = Plan::parse_with("plan.toml", STREAM, &values).unwrap();
+    let Load::Stream(stream) = &plan.load else {
+        panic!("a stream was written");
+    };
+    assert_eq!(stream.scheduling, Scheduling::Realtime);
     assert_eq!(plan.run.duration, DurationNs(30_000_000_000));
     assert_eq!(plan.run.repeat, 3);
 }
@@ -239,6 +245,46 @@ fn only_a_group_has_several_readers_each_a_process_that_may_be_named() {
         "readers = 2",
         "plan.toml:7: readers is 2; must be 1 for tcp, which has no groups; hint: protocol = \"jgroups-tcp\"",
     );
+}
+
+#[test]
+fn the_period_of_quotas_is_bounded_and_can_be_varied() {
+    let varied = plan(
+        "[quota]\nperiod = \"10ms\"\nreader-0 = 0.5\n[matrix]\n\"quota.period\" = [\"2ms\", \"1s\"]",
+    );
+    assert_eq!(varied.quota_period, DurationNs(10_000_000));
+    assert!(
+        varied
+            .to_toml()
+            .contains("[quota]\nperiod = \"10ms\"\n\"reader-0\" = 0.5\n")
+    );
+    let cells = varied.cells().unwrap();
+    let periods: Vec<u64> = cells.iter().map(|cell| cell.plan.quota_period.0).collect();
+    assert_eq!(periods, [2_000_000, 1_000_000_000]);
+    assert_eq!(
+        plan("[quota]\nreader-0 = 0.5").quota_period,
+        DEFAULT_QUOTA_PERIOD
+    );
+    for (lines, wanted) in [
+        (
+            "[quota]\nperiod = \"0.5ms\"",
+            "plan.toml:8: period is \"0.5ms\"; must be at least 1ms; hint: period = \"100ms\"",
+        ),
+        (
+            "[quota]\nperiod = \"2s\"",
+            "plan.toml:8: period is \"2s\"; must be at most 1s; hint: period = \"100ms\"",
+        ),
+        (
+            "[quota]\nperid = \"10ms\"",
+            "plan.toml:8: unknown process \"perid\" in [quota]; known: writer-0, reader-0; hint: did you mean period",
+        ),
+        (
+            "[quota]\nperiod = \"10ms\"\nreader-0 = 0.05",
+            "plan.toml:9: reader-0 is 0.05; must be at least 0.1 for a period of 10ms: the kernel takes no less than 1ms in each; hint: \"reader-0\" = 0.1",
+        ),
+    ] {
+        refused(lines, wanted);
+    }
 }
 
 #[test]

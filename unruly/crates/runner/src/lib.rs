@@ -42,7 +42,7 @@ use unruly_trace::{
     Cell, ClockPair, Counts, DurationNs, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
 };
 
-use crate::services::{library, service};
+use crate::services::library;
 use death::Death;
 use progress::Progress;
 pub use target::{ECHO, target};
@@ -172,23 +172,22 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 
 /// Whether there is room for all cells and their stores are there, before anything is begun.
 fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> {
-    let mut met = BTreeSet::new();
+    // A service is on this host as soon as it is asked for, and others are on a network.
     for cell in cells {
         room::for_files(&cell.plan)?;
+        services::configure(cell)?;
+    }
+    let mut met = BTreeSet::new();
+    for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {
             continue;
         };
         room::for_keys(drive)?;
         let Some(store) = &drive.store else { continue };
-        if met.insert(store.url.to_string()) {
-            match store.url.service() {
-                Some(name) => drop(service(name)?),
-                None => {
-                    meet_store(drive, password)?;
-                    if !yes {
-                        refuse_foreign_data(store, drive, password)?;
-                    }
-                }
+        if store.url.service().is_none() && met.insert(store.url.to_string()) {
+            meet_store(drive, password)?;
+            if !yes {
+                refuse_foreign_data(store, drive, password)?;
             }
         }
     }

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::trial::Trial;
+use unruly_plan::DurationNs;
 
-/// What is left of the quota is given anew so often.
-const PERIOD_US: f64 = 100_000.0;
+use super::trial::Trial;
 
 /// Groups of ours have this in their names, before the runner's number.
 const PREFIX: &str = "unruly-";
@@ -24,12 +23,13 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// Limits `pids` and all their present and future descendants to `cores` cores.
+    /// Limits `pids` and all their present and future descendants to `cores` cores, in each
+    /// `period`.
     ///
     /// # Errors
     ///
     /// Fails if there is no process, or if this host does not allow a new control group.
-    pub(super) fn set(pids: &[u32], cores: f64) -> Result<Self> {
+    pub(super) fn set(pids: &[u32], cores: f64, period: DurationNs) -> Result<Self> {
         let pid = *pids.first().context("there is no process for a quota")?;
         let told = || {
             format!(
@@ -46,7 +46,7 @@ impl Quota {
         }
         std::fs::create_dir(&group).with_context(told)?;
         let quota = Self { group, before };
-        for (name, text) in limits(cores, first) {
+        for (name, text) in limits(cores, period, first) {
             std::fs::write(quota.group.join(name), text).with_context(told)?;
         }
         let members = quota.group.join("cgroup.procs");
@@ -74,7 +74,8 @@ impl Trial<'_> {
             if pids.is_empty() {
                 continue;
             }
-            let quota = Quota::set(&pids, *cores).with_context(|| format!("[quota] {process}"))?;
+            let quota = Quota::set(&pids, *cores, self.plan.quota_period)
+                .with_context(|| format!("[quota] {process}"))?;
             self.quotas.push(quota);
         }
         Ok(())
@@ -153,15 +154,16 @@ fn place(cgroup: &str) -> Result<(PathBuf, PathBuf, bool)> {
 }
 
 /// The files of a group that hold a quota, with what they hold.
-fn limits(cores: f64, first: bool) -> Vec<(&'static str, String)> {
-    let quota = cores * PERIOD_US;
+fn limits(cores: f64, period: DurationNs, first: bool) -> Vec<(&'static str, String)> {
+    let period = period.0 as f64 / 1e3;
+    let quota = cores * period;
     if first {
         return vec![
-            ("cpu.cfs_period_us", format!("{PERIOD_US:.0}")),
+            ("cpu.cfs_period_us", format!("{period:.0}")),
             ("cpu.cfs_quota_us", format!("{quota:.0}")),
         ];
     }
-    vec![("cpu.max", format!("{quota:.0} {PERIOD_US:.0}"))]
+    vec![("cpu.max", format!("{quota:.0} {period:.0}"))]
 }
 
 /// Takes away groups of runners that are gone.
@@ -182,14 +184,32 @@ fn sweep(root: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use unruly_plan::DEFAULT_QUOTA_PERIOD;
+
     use super::*;
 
     #[test]
     fn a_quota_is_written_as_each_version_of_control_groups_wants_it() {
-        assert_eq!(limits(0.2, false), [("cpu.max", "20000 100000".to_owned())]);
-        let first = limits(1.5, true);
+        let period = DEFAULT_QUOTA_PERIOD;
+        assert_eq!(
+            limits(0.2, period, false),
+            [("cpu.max", "20000 100000".to_owned())]
+        );
+        let first = limits(1.5, period, true);
         assert_eq!(first[0], ("cpu.cfs_period_us", "100000".to_owned()));
         assert_eq!(first[1], ("cpu.cfs_quota_us", "150000".to_owned()));
+    }
+
+    #[test]
+    fn a_quota_is_given_in_the_period_of_the_plan() {
+        let period = DurationNs(5_000_000);
+        assert_eq!(
+            limits(0.5, period, false),
+            [("cpu.max", "2500 5000".to_owned())]
+        );
+        let first = limits(0.5, period, true);
+        assert_eq!(first[0], ("cpu.cfs_period_us", "5000".to_owned()));
+        assert_eq!(first[1], ("cpu.cfs_quota_us", "2500".to_owned()));
     }
 
     #[test]

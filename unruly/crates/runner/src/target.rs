@@ -10,7 +10,7 @@ pub const ECHO: &str = "echo";
 #[must_use]
 pub fn target(plan: &Plan) -> String {
     let load = match &plan.load {
-        Load::Drive(drive) => of_drive(drive),
+        Load::Drive(drive) => of_drive(drive, &parameters(plan)),
         Load::Mesh(mesh) => of_mesh(mesh),
         Load::Stream(stream) => of_stream(stream),
     };
@@ -27,6 +27,16 @@ pub fn target(plan: &Plan) -> String {
     )
 }
 
+/// What the plan chooses for its service.
+fn parameters(plan: &Plan) -> String {
+    let chosen = plan.service.iter();
+    let chosen = chosen.map(|(name, setting)| format!("{name} {}", setting.value));
+    match chosen.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => none,
+        chosen => format!(" with {chosen}"),
+    }
+}
+
 /// What the matrix of a plan varies.
 fn cells(plan: &Plan) -> String {
     if plan.matrix.is_empty() {
@@ -41,7 +51,7 @@ fn cells(plan: &Plan) -> String {
     format!("; {count} cells vary {names}")
 }
 
-fn of_drive(drive: &Drive) -> String {
+fn of_drive(drive: &Drive, parameters: &str) -> String {
     let clients = match (drive.clients, drive.processes) {
         (1, _) => "1 client".to_owned(),
         (clients, 1) => format!("{clients} clients"),
@@ -64,7 +74,7 @@ fn of_drive(drive: &Drive) -> String {
         Arrivals::Closed { think } => format!("thinking {think} after each reply"),
     };
     let work = drive.store.as_deref().map_or_else(String::new, of_store);
-    format!("{place}: {clients}, {pace}{work}")
+    format!("{place}{parameters}: {clients}, {pace}{work}")
 }
 
 fn of_store(store: &Store) -> String {
@@ -132,6 +142,10 @@ mod tests {
                 "[mesh]\nagents = 7\ngroups = [3, 4]\nperiod = \"50ms\"\nregroup = \"5s\"\nworkloads = [\"null\", \"disk\"]"
             ),
             "7 agents in groups of 3 and 4: each calls its group every 50ms over tcp; null then disk; 60s after 2s of warm-up"
+        );
+        assert_eq!(
+            of("[drive]\nstore = \"etcd\"\nkeys = 5\n[service]\nnodes = 5"),
+            "service:etcd with nodes 5: 1 client, as fast as replies come; write then read, 5 keys, values of 1KB; 60s after 2s of warm-up"
         );
         assert_eq!(
             of("[stream]\nprotocol = \"tcp\""),

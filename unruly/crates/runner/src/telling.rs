@@ -144,6 +144,7 @@ impl Trial<'_> {
             host: self.processes.hosts.name(0),
             pid: Some(child.process.pid()),
             runtime: version.clone(),
+            tier: child.tier.clone(),
             exit: child.process.exit(),
             counts: None,
         })
@@ -164,6 +165,7 @@ impl Trial<'_> {
                 "native"
             }
             .to_owned(),
+            tier: None,
             exit: child.process.exit(),
             counts: child.counts.clone(),
         }

@@ -439,6 +439,7 @@ fn start_services(
             directory: &run.directory,
             stem: format!("c{cell}r{repeat}"),
             stop: &run.stop,
+            settings: &plan.service,
             pins: &plan.pins,
             faults: &plan.faults,
             seed: plan.seed,

@@ -314,6 +314,9 @@ pub struct Process {
     pub pid: Option<u32>,
     /// What it runs on: native, jvm.
     pub runtime: String,
+    /// The word that the file of its service has for pictures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// How it ended; null when nobody saw it end.
     pub exit: Option<Exit>,
     /// Its counts; null when it makes no requests, or died before it could say.

@@ -474,12 +474,23 @@ fn seal_queued(queue: &Mutex<Receiver<Full>>) -> Result<u64, TraceError> {
 const LOW: i32 = 19;
 const USUAL: i32 = 0;
 
-/// Sets how nice a thread is; one that may not be changed stays as it is.
+/// Sets how nice a thread is; one that may not be changed stays as it is. A thread that encodes is
+/// in the normal class even if the process is in the real-time class, where niceness counts for
+/// nothing.
 fn set_priority(thread: u32, nice: i32) {
-    if thread != 0 {
-        // SAFETY: setpriority touches nothing but the scheduling of this process's thread.
-        let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, thread, nice) };
+    if thread == 0 {
+        return;
     }
+    if let (LOW, Ok(id)) = (nice, nix::libc::pid_t::try_from(thread)) {
+        let parameters = nix::libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameters are read, and the call touches nothing but the scheduling of this
+        // process's thread.
+        let _ = unsafe {
+            nix::libc::sched_setscheduler(id, nix::libc::SCHED_OTHER, &raw const parameters)
+        };
+    }
+    // SAFETY: setpriority touches nothing but the scheduling of this process's thread.
+    let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, thread, nice) };
 }
 
 /// Makes a spool and writes its header. Returns its path, its file and its length.

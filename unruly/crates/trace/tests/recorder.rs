@@ -114,6 +114,7 @@ fn manifest(status: RunStatus) -> Manifest {
             host: "local".to_owned(),
             pid: None,
             runtime: "native".to_owned(),
+            tier: None,
             exit: None,
             counts: None,
         }],

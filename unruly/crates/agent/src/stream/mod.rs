@@ -91,18 +91,10 @@ fn schedule(stream: &Stream, events: &mut Events, clock: &unruly_trace::Clock) {
     if stream.scheduling == Scheduling::Normal {
         return;
     }
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters are read, and 0 is this process.
-    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
-    if set == 0 {
-        events.now("realtime", None, clock);
-        return;
+    match crate::scheduling::realtime() {
+        Ok(()) => events.now("realtime", None, clock),
+        Err(error) => log_event(events, "realtime refused", &error.to_string(), clock),
     }
-    let error = std::io::Error::last_os_error();
-    let text = format!(
-        "this host does not let a process into the real-time class ({error}); wanted root and a quota for it; hint: scheduling = \"normal\""
-    );
-    log_event(events, "realtime refused", &text, clock);
 }
 
 /// The cores that this process may run on.

@@ -6,6 +6,7 @@ use crate::arrivals::{Arrivals, Shape};
 use crate::limits::*;
 use crate::model::{Drive, Transport};
 use crate::section::Limits;
+use crate::stream::Scheduling;
 use crate::units::{Bytes, DurationNs, RateHz};
 
 const SECOND: u64 = 1_000_000_000;
@@ -148,6 +149,14 @@ table! {
         Limits::within(1, MAX_DRIVE_IN_FLIGHT as u64, 1_000_000).or(1_000_000),
         "most requests awaited at once",
     ), |it| bare(it.in_flight);
+
+    SCHEDULING: Choice<Scheduling> = key(
+        "scheduling",
+        Choice::of(|| Scheduling::WORDS.to_vec()).or(Scheduling::Normal),
+        "the scheduler's class of the load generator: `realtime` runs before every other process, \
+         so that a busy host does not delay requests. The run fails where the host does not allow \
+         it",
+    ), |it| text(it.scheduling.name());
 
     REQUESTS: Limits<u64> = key(
         "requests",

@@ -8,6 +8,7 @@ pub(crate) mod key;
 pub(crate) mod kinds;
 pub(crate) mod mesh;
 pub(crate) mod probe;
+pub(crate) mod quota;
 pub(crate) mod run;
 pub(crate) mod store;
 pub(crate) mod stream;
@@ -19,6 +20,9 @@ use key::{Described, Table};
 
 /// The table whose keys are processes, and whose values are cores.
 pub(crate) const QUOTA: &str = top::QUOTA.name;
+
+/// The table whose keys are parameters of a service.
+pub(crate) const SERVICE: &str = top::SERVICE.name;
 
 /// A section of a plan: its name and its keys.
 struct SectionKeys {
@@ -47,7 +51,7 @@ impl SectionKeys {
 }
 
 /// All sections, in the order of the manual. The keys of `[drive]` fill two of them.
-fn sections() -> [SectionKeys; 10] {
+fn sections() -> [SectionKeys; 11] {
     [
         SectionKeys::of("plan", &top::PLAN),
         SectionKeys::of("run", &run::RUN),
@@ -59,6 +63,7 @@ fn sections() -> [SectionKeys; 10] {
         SectionKeys::of("jvm", &jvm::JVM),
         SectionKeys::of("probe", &probe::PROBE),
         SectionKeys::of("fault", &fault::FAULT),
+        SectionKeys::of("quota", &quota::QUOTA),
     ]
 }
 
@@ -126,7 +131,8 @@ pub(crate) fn is_bare(table: &str, key: &str) -> bool {
         .iter()
         .filter(|section| section.name == table)
         .flat_map(|section| &section.keys);
-    table == QUOTA || keys.any(|it| it.name() == key && it.kind().is_bare())
+    let is_process = table == QUOTA && key != quota::PERIOD.name;
+    is_process || keys.any(|it| it.name() == key && it.kind().is_bare())
 }
 
 /// The keys a factor may vary, for a plan whose load is the table `load`; but for the quotas of its processes.
@@ -137,6 +143,7 @@ pub(crate) fn variable_paths(load: &str) -> Vec<String> {
         compete::COMPETE.name,
         jvm::JVM.name,
         probe::PROBE.name,
+        quota::QUOTA.name,
     ];
     paths(|section, key| varied.contains(&section.name) && key.notes().is_variable)
 }
@@ -148,7 +155,13 @@ pub(crate) fn drive_keys() -> Vec<&'static str> {
 
 /// The process whose quota a path is.
 pub(crate) fn quota_of(path: &str) -> Option<&str> {
-    path.strip_prefix(QUOTA)?.strip_prefix('.')
+    let process = path.strip_prefix(QUOTA)?.strip_prefix('.')?;
+    (process != quota::PERIOD.name).then_some(process)
+}
+
+/// The parameter of a service that a path is.
+pub(crate) fn parameter_of(path: &str) -> Option<&str> {
+    path.strip_prefix(SERVICE)?.strip_prefix('.')
 }
 
 /// Returns the hint for an unknown name: the nearest known name, or `otherwise` when none is near.

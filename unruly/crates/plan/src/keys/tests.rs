@@ -22,6 +22,7 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
     let other = match section.title {
         "compete" => "[compete]\nkind = \"cpu\"\n",
         "jvm" => "[jvm]\n",
+        "quota" => "[quota]\n\"echo-0\" = 1\n",
         "fault" => {
             "[[fault]]\nkind = \"stop\"\nprocess = \"echo-0\"\nat = \"1s\"\nduration = \"1s\"\n"
         }
@@ -209,6 +210,8 @@ proptest! {
     ) {
         let keys = keys();
         let (section, key) = which.get(&keys);
+        // The other keys of a quota are processes.
+        prop_assume!(section.title != "quota");
         let letter = letter.chars().next().expect("a letter");
         let written = typo(key.name(), at, letter, kind);
         let known = match section.name {

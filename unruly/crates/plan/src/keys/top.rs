@@ -59,6 +59,9 @@ table! {
     QUOTA: Other = key("quota", Other("table"), "the most CPU time of a process")
         .default_is("none"), |_| None;
 
+    SERVICE: Other = key("service", Other("table"), "the parameters of the service that the run starts")
+        .default_is("those of its file"), |_| None;
+
     MATRIX: Other = key("matrix", Other("table"), "the factors that vary between cells")
         .default_is("none").also("at most 10,000 cells"), |_| None;
 }

@@ -19,6 +19,8 @@ const LOG_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct ServiceChild {
     pub(crate) name: String,
+    /// A word for pictures.
+    pub(crate) tier: Option<String>,
     pub(crate) log: PathBuf,
     /// Its disk, where the plan has it stall.
     pub(crate) disk: Option<Holder>,
@@ -28,6 +30,7 @@ pub(crate) struct ServiceChild {
 /// How a process is to be started.
 pub(super) struct Start<'a> {
     pub(super) name: &'a str,
+    pub(super) tier: Option<&'a str>,
     pub(super) command: Command,
     pub(super) folder: &'a Path,
     pub(super) log: PathBuf,
@@ -62,6 +65,7 @@ impl ServiceChild {
         let disk = start.held.then(|| Holder::of(&ours)).transpose()?;
         Ok(Self {
             name: start.name.to_owned(),
+            tier: start.tier.map(str::to_owned),
             log: start.log,
             disk,
             process,

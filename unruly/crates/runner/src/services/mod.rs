@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Result;
-use unruly_plan::{Service, did_you_mean};
+use unruly_plan::{Cell, Load, PlanError, ServiceFile, did_you_mean};
 
 pub use packages::install;
 pub(crate) use packages::library;
@@ -82,18 +82,109 @@ pub fn shipped_text(name: &str) -> Result<&'static str> {
     found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
 }
 
-/// A service, by its name or from its file.
+/// Reads the file of a service, by its name or its path.
 ///
 /// # Errors
 ///
 /// When there is none, or it is not one.
-pub fn service(name: &str) -> Result<Service> {
-    Ok(Service::parse(name, &text(name)?)?)
+pub fn service(name: &str) -> Result<ServiceFile> {
+    Ok(ServiceFile::parse(name, &text(name)?)?)
+}
+
+/// Checks the service of a cell, and the parameters that the cell chooses for it.
+pub(crate) fn configure(cell: &Cell) -> Result<()> {
+    let Load::Drive(drive) = &cell.plan.load else {
+        return Ok(());
+    };
+    let Some(name) = drive.store.as_ref().and_then(|it| it.url.service()) else {
+        return Ok(());
+    };
+    let configured = service(name)?.with(&cell.plan.service);
+    configured.map(drop).map_err(|error| {
+        let wrong = match cell.factors.len() {
+            0 => error.wrong,
+            _ => format!("in cell {:?}, {}", cell.name, error.wrong),
+        };
+        PlanError { wrong, ..error }.into()
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use unruly_plan::{Plan, Setting};
+
     use super::*;
+
+    /// What the command of a process holds, with these parameters of its service.
+    fn command(name: &str, parameters: &[(&str, &str)], process: &str) -> Vec<String> {
+        let settings: BTreeMap<String, Setting> = parameters
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Setting::from((*value).to_owned())))
+            .collect();
+        let service = service(name).unwrap().with(&settings).unwrap();
+        let places = service.places(|_| 7, "/run", "/log-");
+        let process = service.processes.iter().find(|it| it.name == process);
+        let words = process.unwrap().command.iter();
+        let words = words.map(|word| places.render(Some(&process.unwrap().name), word).unwrap());
+        words.collect()
+    }
+
+    /// Checks every cell of a plan of nine lines, of which these are the last.
+    fn configured(lines: &str) -> Result<()> {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nstore = \"redis\"\n";
+        let plan = Plan::parse("plan.toml", &format!("{head}{lines}")).unwrap();
+        plan.cells().unwrap().iter().try_for_each(configure)
+    }
+
+    #[test]
+    fn a_parameter_that_the_service_of_a_cell_lacks_is_told_before_anything_is_started() {
+        configured("[service]\nio_threads = 4").unwrap();
+        configured("[matrix]\n\"service.io_threads\" = [1, 4]").unwrap();
+        for (lines, wanted) in [
+            (
+                "[service]\nio_thread = 4",
+                "plan.toml:7: service redis has no parameter \"io_thread\"; known: io_threads, memory; hint: did you mean io_threads",
+            ),
+            (
+                "[matrix]\n\"service.io_threads\" = [1, 65]",
+                "plan.toml:7: in cell \"io_threads=65\", io_threads is 65; must be at most 64; hint: io_threads = 1",
+            ),
+            (
+                "[matrix]\n\"drive.store\" = [\"redis\", \"etcd\"]\n\"service.io_threads\" = [4]",
+                "plan.toml:8: in cell \"store=etcd io_threads=4\", service etcd has no parameter \"io_threads\"; known: nodes; hint: unruly services show etcd",
+            ),
+        ] {
+            assert_eq!(configured(lines).unwrap_err().to_string(), wanted);
+        }
+    }
+
+    #[test]
+    fn the_nodes_of_cassandra_divide_the_ring_of_tokens() {
+        for (nodes, node, token) in [
+            ("1", "cassandra-1", "-9223372036854775808"),
+            ("3", "cassandra-1", "-9223372036854775808"),
+            ("3", "cassandra-2", "-3074457345618258603"),
+            ("3", "cassandra-3", "3074457345618258602"),
+            ("16", "cassandra-16", "8070450532247928832"),
+        ] {
+            let words = command("cassandra", &[("nodes", nodes)], node);
+            assert_eq!(words[1], format!("-Dcassandra.initial_token={token}"));
+        }
+    }
+
+    #[test]
+    fn a_shipped_service_without_parameters_is_what_it_was() {
+        let redis = "redis-server --bind 127.0.0.1 --port 7 --save  --appendonly no --dir /run/redis-1 --io-threads 1 --maxmemory 0";
+        assert_eq!(command("redis", &[], "redis-1").join(" "), redis);
+        let flurry = command("flurry-disk", &[], "flurry-3").join(" ");
+        assert!(flurry.ends_with("server --id 3 --controller 127.0.0.1:7 --listen 127.0.0.1:7 --announce 127.0.0.1 --memory 1000000000B --disk /run/flurry-3/disk"), "{flurry}");
+        let few = command("flurry", &[("nodes", "1")], "controller").join(" ");
+        assert!(few.ends_with("--servers 1 --replicas 1"), "{few}");
+        let etcd = command("etcd", &[], "etcd-2").join(" ");
+        assert!(etcd.ends_with("--initial-cluster etcd-1=http://127.0.0.1:7,etcd-2=http://127.0.0.2:7,etcd-3=http://127.0.0.3:7"), "{etcd}");
+    }
 
     #[test]
     fn every_shipped_service_is_one_and_all_in_the_folder_are_shipped() {

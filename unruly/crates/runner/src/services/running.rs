@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use unruly_plan::{
-    Fault, FaultKind, Secret, Service, ServicePlaces, ServiceProcess, ServiceStep, Url,
+    Fault, FaultKind, Secret, Service, ServicePlaces, ServiceProcess, ServiceStep, Setting, Stage,
+    Template, Url,
 };
 use unruly_trace::Exit;
 
@@ -56,6 +57,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) stem: String,
     /// True if a person asked for the end.
     pub(crate) stop: &'a AtomicBool,
+    /// Values of the service's parameters.
+    pub(crate) settings: &'a BTreeMap<String, Setting>,
     /// Cores by process.
     pub(crate) pins: &'a BTreeMap<String, Vec<u16>>,
     /// What will be done to its processes.
@@ -73,19 +76,10 @@ impl Services {
         let mut services = Self::prepare(name, ground)?;
         let count = services.service.processes.len();
         (ground.say)(&format!("{name}: starting {count} processes"));
-        for process in services.service.processes.clone() {
-            let child = services.spawn(&process).with_context(|| {
-                format!("service {name}: {} cannot be started; wanted a process; hint: unruly services install {name}", process.name)
-            })?;
-            services.children.push(child);
+        for stage in services.service.stages.clone() {
+            services.pass(name, &stage, ground.stop)?;
         }
-        for process in services.service.processes.clone() {
-            services.wait_until_ready(&process, ground.stop)?;
-        }
-        for step in services.service.steps.clone() {
-            services.take(&step, ground.stop)?;
-        }
-        let url = fill(&services.places, None, &services.service.url)?;
+        let url = services.places.render(None, &services.service.url)?;
         services.url = url.parse().with_context(|| {
             format!("service {name}: its url is {url:?}; wanted one; hint: unruly/docs/services.md")
         })?;
@@ -97,9 +91,32 @@ impl Services {
         Ok(services)
     }
 
+    /// Starts what a stage starts, and waits until it is ready, or takes the step that it is.
+    fn pass(&mut self, name: &str, stage: &Stage, stop: &AtomicBool) -> Result<()> {
+        let started = match stage {
+            Stage::Processes(started) => started,
+            Stage::Step(number) => {
+                let step = self.service.steps[*number].clone();
+                return self.take(&step, stop);
+            }
+        };
+        let started = started.iter().map(|it| self.service.processes[*it].clone());
+        let started: Vec<ServiceProcess> = started.collect();
+        for process in &started {
+            let child = self.spawn(process).with_context(|| {
+                format!("service {name}: {} cannot be started; wanted a process; hint: unruly services install {name}", process.name)
+            })?;
+            self.children.push(child);
+        }
+        for process in &started {
+            self.wait_until_ready(process, stop)?;
+        }
+        Ok(())
+    }
+
     /// All that is there before the first process is: programs, places, relays.
     fn prepare(name: &str, ground: &Ground<'_>) -> Result<Self> {
-        let service = super::service(name)?;
+        let service = super::service(name)?.with(ground.settings)?;
         let programs = packages::programs(name, &service, ground.say)?;
         let folder = ground.directory.join("services").join(&ground.stem);
         std::fs::create_dir_all(&folder)?;
@@ -143,18 +160,20 @@ impl Services {
         let folder = self.folder.join(&process.name);
         std::fs::create_dir_all(&folder)?;
         for (name, text) in &process.files {
-            std::fs::write(folder.join(name), fill(places, own, text)?)?;
+            std::fs::write(folder.join(name), places.render(own, text)?)?;
         }
-        let words = process.command.iter().map(|word| fill(places, own, word));
-        let mut command = self.programs.command(&words.collect::<Result<Vec<_>>>()?);
+        let words = rendered(places, own, &process.command)?;
+        let mut command = self.programs.command(&words);
         for (name, text) in &process.environment {
-            command.env(name, fill(places, own, text)?);
+            command.env(name, places.render(own, text)?);
         }
+        let place = places.place(&process.name).context("it has a place")?;
         ServiceChild::start(Start {
             name: &process.name,
+            tier: process.tier.as_deref(),
             command,
             folder: &folder,
-            log: PathBuf::from(format!("{}.log", places.processes[&process.name].log)),
+            log: PathBuf::from(format!("{}.log", place.log)),
             cores: self.pins.get(&process.name),
             held: self.held.contains(&process.name),
         })
@@ -178,9 +197,9 @@ impl Services {
     /// Returns the pauses in the logs of the JVMs, by process.
     pub(crate) fn pauses(&self) -> Vec<(String, Pause)> {
         let places = self.places.processes.iter();
-        let of_process = places.flat_map(|(name, place)| {
+        let of_process = places.flat_map(|place| {
             let told = pauses(&format!("{}.gc", place.log));
-            told.into_iter().map(|pause| (name.clone(), pause))
+            told.into_iter().map(|pause| (place.name.clone(), pause))
         });
         of_process.collect()
     }
@@ -196,7 +215,7 @@ impl Services {
     }
 
     fn wait_until_ready(&mut self, process: &ServiceProcess, stop: &AtomicBool) -> Result<()> {
-        let place = &self.places.processes[&process.name];
+        let place = self.places.place(&process.name).context("it has a place")?;
         let host: IpAddr = place.host.parse()?;
         // One with the ports of another is asked on the first of them.
         let port = place.ports.get(&process.ports[0]);
@@ -204,14 +223,17 @@ impl Services {
         let address = SocketAddr::new(host, port.unwrap_or(0));
         let timeout = Duration::from_nanos(process.ready.0);
         let until = Instant::now() + timeout;
-        let wanted = match &process.says {
+        let own = Some(process.name.as_str());
+        let says = process.says.as_ref().map(|it| self.places.render(own, it));
+        let says = says.transpose()?;
+        let wanted = match &says {
             Some(words) => format!("say {words:?}"),
             None => format!("listen on {address}"),
         };
         loop {
             let child = self.children.iter_mut().find(|it| it.name == process.name);
             let child = child.context("it was started")?;
-            let ready = match &process.says {
+            let ready = match &says {
                 Some(words) => child.has_said(words),
                 None => TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok(),
             };
@@ -244,9 +266,10 @@ impl Services {
 
     /// Takes a step, as often as it needs.
     fn take(&mut self, step: &ServiceStep, stop: &AtomicBool) -> Result<()> {
-        let mut words = step.command.iter();
-        let words = words.by_ref().map(|word| fill(&self.places, None, word));
-        let words = words.collect::<Result<Vec<_>>>()?;
+        let words = rendered(&self.places, None, &step.command)?;
+        let text = |template: &Template| self.places.render(None, template);
+        let expect = step.expect.as_ref().map(text).transpose()?;
+        let before = step.before.as_ref().map(text).transpose()?;
         let until = Instant::now() + Duration::from_nanos(step.timeout.0);
         loop {
             let output = self.programs.command(&words).stdin(Stdio::null()).output();
@@ -257,14 +280,11 @@ impl Services {
                 )
             })?;
             let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            let expected = step.expect.as_ref().is_none_or(|text| said.contains(text));
+            let expected = expect.as_ref().is_none_or(|text| said.contains(text));
             if output.status.success() && expected {
-                if let Some(name) = &step.save {
-                    let end = step.before.as_ref().and_then(|text| said.find(text));
-                    let saved = &said[..end.unwrap_or(said.len())];
-                    let saved = saved.to_owned();
-                    self.places.words.insert(name.clone(), saved);
-                }
+                let end = before.as_ref().and_then(|text| said.find(text));
+                let saved = said[..end.unwrap_or(said.len())].to_owned();
+                self.places.save(step, saved);
                 return Ok(());
             }
             if Instant::now() > until || stop.load(Ordering::Relaxed) {
@@ -273,7 +293,7 @@ impl Services {
                     "{}: it says {:?}; wanted {}; hint: see the logs\n{}",
                     words.join(" "),
                     said,
-                    step.expect.as_deref().unwrap_or("it to end well"),
+                    expect.as_deref().unwrap_or("it to end well"),
                     errors.trim()
                 );
             }
@@ -338,14 +358,11 @@ fn relay(
     process: &str,
     seed: u64,
 ) -> Result<Relay> {
-    let place = places
-        .processes
-        .get_mut(process)
-        .context("it has a place")?;
+    let place = places.place_mut(process).context("it has a place")?;
     let host: IpAddr = place.host.parse()?;
     let (true, IpAddr::V4(four)) = (service.has_front(process) && host.is_loopback(), host) else {
         bail!(
-            "service {name}: nothing can stand before {process}, whose clients reach it directly; wanted {{{process}.front}} in its url; hint: unruly/docs/services.md"
+            "service {name}: nothing can stand before {process}, whose clients reach it directly; wanted its front in the url; hint: unruly/docs/services.md"
         );
     };
     let [first, second, third, fourth] = four.octets();
@@ -356,12 +373,10 @@ fn relay(
     Relay::start(&routes.collect::<Vec<_>>(), seed)
 }
 
-fn fill(places: &ServicePlaces, own: Option<&str>, text: &str) -> Result<String> {
-    places.fill(own, text).map_err(|word| {
-        anyhow::anyhow!(
-            "{{{word}}}: stands for nothing; wanted a word of the manual; hint: unruly/docs/services.md"
-        )
-    })
+/// The words of a command.
+fn rendered(places: &ServicePlaces, own: Option<&str>, words: &[Template]) -> Result<Vec<String>> {
+    let words = words.iter().map(|word| places.render(own, word));
+    Ok(words.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// A port that nobody listens on. Somebody else may take it before it is used; then its user says so.
@@ -386,9 +401,8 @@ fn version(programs: &Programs, service: &Service, places: &ServicePlaces) -> Re
     if service.version.is_empty() {
         return Ok(unknown());
     }
-    let words = service.version.iter().map(|word| fill(places, None, word));
     let output = programs
-        .command(&words.collect::<Result<Vec<_>>>()?)
+        .command(&rendered(places, None, &service.version)?)
         .stdin(Stdio::null())
         .output();
     let said = output

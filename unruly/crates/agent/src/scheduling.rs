@@ -1,0 +1,51 @@
+//! The class of the kernel's scheduler that a process runs in.
+
+use anyhow::{Result, bail};
+
+/// Puts this process into the real-time class. Threads and processes made later are in it too, and
+/// no earlier ones.
+///
+/// # Errors
+///
+/// When the host does not allow it.
+pub(crate) fn realtime() -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters are read, and 0 is this process.
+    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if set == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    bail!(
+        "this host does not let a process into the real-time class ({error}); wanted root and a quota for it; hint: scheduling = \"normal\""
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The class of the calling thread.
+    fn class() -> i32 {
+        // SAFETY: the call takes a number only, and 0 is this thread.
+        unsafe { libc::sched_getscheduler(0) }
+    }
+
+    #[test]
+    fn a_thread_is_in_the_real_time_class_or_the_host_says_why_not() {
+        // A thread of its own: the other tests stay as they are.
+        let tried = std::thread::spawn(|| (realtime(), class()));
+        match tried.join().expect("no panic") {
+            (Ok(()), class) => assert_eq!(class, libc::SCHED_FIFO),
+            (Err(error), class) => {
+                assert_eq!(class, libc::SCHED_OTHER);
+                let said = error.to_string();
+                assert!(
+                    said.contains("does not let a process into the real-time class ("),
+                    "{said}"
+                );
+                assert!(said.ends_with("hint: scheduling = \"normal\""), "{said}");
+            }
+        }
+    }
+}
