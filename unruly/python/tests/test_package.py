@@ -64,7 +64,7 @@ ALLOWED = {
         "terminal",
         "topics",
     },
-    "papers": {"base", "errors", "quantity", "stats", "topics"},
+    "papers": {"base", "errors", "plan", "quantity", "stats", "tables", "topics"},
     "html": {"base", "drawing", "errors", "output", "quantity", "run", "stats", "topics"},
     "api": {"base", "errors", "html", "ingest", "output", "progress", "run", "shown", "topics"},
     "__init__": {"api", "base", "errors", "output", "run", "stats", "topics"},

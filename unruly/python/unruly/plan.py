@@ -43,6 +43,8 @@ class CellPlan:
     """``mesh.regroup``: the time after which groups are drawn anew."""
     reply_timeout_ns: int | None = None
     """``mesh.timeout``: how long an agent waits for a reply."""
+    store: str | None = None
+    """``drive.store``: the service of the repository that is driven."""
     arrivals: str | None = None
     """``drive.arrivals``: ``constant``, ``poisson``, ``closed`` and so on."""
     is_stream: bool = False
@@ -127,6 +129,14 @@ class Plan:
         return self.cells.get(name, self.base)
 
 
+def of_file(file: Path) -> Plan:
+    """Return the plan of a file as a person writes it, without defaults and without cells.
+
+    A file that is missing, or cannot be read, is a plan without settings.
+    """
+    return Plan.of(_tables(file), {})
+
+
 def problems(run: Path, sha256: str) -> list[str]:
     """Return a sentence if the plan in the directory of a run is not the one that ran.
 
@@ -169,6 +179,7 @@ def _cell(tables: Mapping[str, Any], factors: Mapping[str, str]) -> CellPlan:
         warmup_ns=setting("run.warmup", parse_duration),
         regroup_ns=setting("mesh.regroup", parse_duration),
         reply_timeout_ns=setting("mesh.timeout", parse_duration),
+        store=setting("drive.store", str),
         arrivals=setting("drive.arrivals", str),
         is_stream="stream" in tables,
         protocol=setting("stream.protocol", str),

@@ -11,12 +11,17 @@ from unruly.errors import PaperError
 
 FILES: Final = ("unruly-1-percent", "synchrony", "bursts", "stores", "streams")
 STATES: Final = ("not judged yet", "not built yet", "not obtainable")
-KEYS: Final = frozenset({"id", "what", "living", "judge", "state", "why", "shown", "plan"})
+KEYS: Final = frozenset({"id", "what", "living", "judge", "state", "why", "shown", "plan", "about"})
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding, figure or table: judged by runs, shown in a document, or not (yet) possible."""
+    """A finding, figure or table: judged by runs, shown in a document, or not (yet) possible.
+
+    ``plan`` are the names of plans whose runs can judge it, where they are not those of the paper.
+    ``about`` are the systems that the claim is about, where it is about several. A claim that has
+    a judge may say ``why`` no run was judged.
+    """
 
     id: str
     what: str
@@ -26,11 +31,12 @@ class Claim:
     why: str = ""
     shown: str = ""
     plan: str = ""
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Paper:
-    """One paper: its claims in order, and the plan that most of them are judged by."""
+    """One paper: its claims in order, and the plans that most of them are judged by."""
 
     number: int
     name: str
@@ -39,6 +45,10 @@ class Paper:
     figures: int
     tables: int
     claims: tuple[Claim, ...]
+
+    def plans_of(self, claim: Claim) -> tuple[str, ...]:
+        """Return the plans whose runs can judge a claim, the best first."""
+        return tuple((claim.plan or self.plan).split())
 
 
 def papers() -> tuple[Paper, ...]:
@@ -75,7 +85,8 @@ def _read(name: str) -> Paper:
 
 
 def _claim(name: str, row: dict[str, Any]) -> Claim:
-    claim = Claim(**row) if set(row) <= KEYS else None
+    about = tuple(row.get("about", ()))
+    claim = Claim(**{**row, "about": about}) if set(row) <= KEYS else None
     given = claim and [bool(claim.judge), bool(claim.shown), claim.state in STATES]
     if claim is None or sum(given or []) != 1 or (claim.state and not claim.why):
         raise PaperError(

@@ -1,11 +1,14 @@
 """What a run of streams says of the claims of the study of throughput stability.
 
 A share that a protocol keeps is that of the cells without a competing load, with its interval over
-repeats; a ratio of two shares has the bounds that both intervals allow together.
+repeats; a ratio of two shares has the bounds that both intervals allow together. Cells whose
+competing load was off its share decide nothing: nobody knows what they were beside.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import scipy
@@ -16,36 +19,41 @@ from unruly.papers.judgement import (
     NOT,
     UNDECIDED,
     Judgement,
+    all_of,
     beside_line,
     unknown,
 )
 from unruly.quantity import percent
 from unruly.stats import Interval, interval_of_ratio
 from unruly.topics.streams.hypotheses import is_jvm
-from unruly.topics.streams.model import CPU, GC, NONE, streams_of
+from unruly.topics.streams.model import CPU, GC, NONE
 from unruly.topics.streams.verdicts import SATURATED_LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unruly.base.analysis import Analysis
-    from unruly.topics.streams.model import End, Stream
+    from unruly.papers.evidence import End, Evidence, Stream
 
 KERNEL: Final = ("tcp", "udp", "jvm-tcp", "jvm-nio", "jvm-udp")
 ALIKE: Final = 0.95
 """A share of at least so much of another's is no worse."""
 PAPER_JGROUPS: Final = 0.06
-"""What JGroups over UDP kept beside the collector; twice that is still of its order."""
+"""What JGroups over UDP kept beside the collector."""
+OF_ITS_ORDER: Final = 2.0
+"""Twice that is still of its order."""
+NO_CHANGE: Final = 1.0
+"""Who keeps surely less than this has lost some; who costs surely more than this costs more."""
+AMONG: Final = 1 / 3
+"""A protocol is among those that suffer most if at most this share of the others keep less."""
 
 
-def _row(analysis: Analysis, protocol: str, load: str) -> Stream | None:
-    rows = held.rows if (held := streams_of(analysis)) else ()
+def _row(evidence: Evidence, protocol: str, load: str) -> Stream | None:
+    rows = evidence.streams
     return next((row for row in rows if (row.protocol, row.load) == (protocol, load)), None)
 
 
-def _loaded(analysis: Analysis, load: str) -> list[Stream]:
-    rows = held.rows if (held := streams_of(analysis)) else ()
-    return [row for row in rows if row.load == load and _whole(row.of_unloaded)]
+def _loaded(evidence: Evidence, load: str) -> list[Stream]:
+    return [row for row in evidence.streams if row.load == load and _whole(row.of_unloaded)]
 
 
 def _whole(found: Interval | None) -> bool:
@@ -70,9 +78,9 @@ def _kept(row: Stream) -> Interval:
     return row.of_unloaded
 
 
-def saturated(analysis: Analysis) -> Judgement:
+def saturated(evidence: Evidence) -> Judgement:
     """Kernel TCP and UDP saturate the link: so the slowest of them does."""
-    rows = [_row(analysis, protocol, NONE) for protocol in KERNEL]
+    rows = [_row(evidence, protocol, NONE) for protocol in KERNEL]
     shares = {
         row.protocol: [bound / row.link_bps for bound in _bounds(row.bandwidth_bps)]
         for row in rows
@@ -85,14 +93,13 @@ def saturated(analysis: Analysis) -> Judgement:
     each = all(bounds[1] > SATURATED_LEAST for bounds in shares.values())
     surely_not = any(bounds[2] < SATURATED_LEAST for bounds in shares.values())
     sentence = f"the slowest of {len(shares)} is {worst}, {percent(share)} of the link"
-    return Judgement(
-        NOT if surely_not else HOLDS if each else UNDECIDED, share, low, high, sentence
-    )
+    verdict = NOT if surely_not else HOLDS if each else UNDECIDED
+    return Judgement(verdict, share, low, high, sentence, tuple(shares))
 
 
-def java_costs_more(analysis: Analysis) -> Judgement:
+def java_costs_more(evidence: Evidence) -> Judgement:
     """Both ends of TCP from Java take more processor time for a message than native ones."""
-    rows = [_row(analysis, protocol, NONE) for protocol in ("jvm-tcp", "tcp")]
+    rows = [_row(evidence, protocol, NONE) for protocol in ("jvm-tcp", "tcp")]
     sums = [_both(row.writer, row.reader) for row in rows if row]
     java, native = sums if len(sums) == len(rows) else (None, None)
     if java is None or native is None:
@@ -101,7 +108,7 @@ def java_costs_more(analysis: Analysis) -> Judgement:
     if found is None:
         return unknown("the CPU time of a message of one of them is too small to measure")
     sentence = f"a message of jvm-tcp costs {found.estimate:.2f} x the CPU time of one of tcp"
-    return beside_line(found, 1.0, sentence, above=True)
+    return replace(beside_line(found, NO_CHANGE, sentence, above=True), systems=("jvm-tcp", "tcp"))
 
 
 def _both(writer: End, reader: End) -> Interval | None:
@@ -122,13 +129,14 @@ def _all_lose(rows: Sequence[Stream], what: str) -> Judgement:
     keeps = _kept(most)
     sentence = (
         f"{most.protocol} keeps most, {percent(keeps.estimate)}, {least.protocol} least, "
-        f"{percent(_kept(least).estimate)}, of {len(rows)}{_doubt(*rows)}"
+        f"{percent(_kept(least).estimate)}, of {len(rows)}"
     )
     # who may have lost a part of a hundred has lost nothing that anybody feels
     surely_not = any((_at_once(_kept(row), len(rows)).low or 0.0) > ALIKE for row in rows)
-    each = all((_at_once(_kept(row), len(rows)).high or 2.0) < 1 for row in rows)
+    each = all((_at_once(_kept(row), len(rows)).high or math.inf) < NO_CHANGE for row in rows)
     verdict = NOT if surely_not else HOLDS if each else UNDECIDED
-    return Judgement(verdict, keeps.estimate, keeps.low, keeps.high, sentence)
+    found = Judgement(verdict, keeps.estimate, keeps.low, keeps.high, sentence)
+    return _unless_in_doubt(found, *rows)
 
 
 def _at_once(found: Interval, many: int) -> Interval:
@@ -143,25 +151,33 @@ def _at_once(found: Interval, many: int) -> Interval:
     return Interval(estimate, low, high, level, found.n, found.n_effective, found.method)
 
 
-def _doubt(*rows: Stream) -> str:
-    """Words for rows whose competing load was off its share."""
-    return "; its load was off its share" if any(row.in_doubt for row in rows) else ""
+def _unless_in_doubt(found: Judgement, *rows: Stream) -> Judgement:
+    """Return it with its protocols, undecided if the load of one was off its share."""
+    found = replace(found, systems=tuple(row.protocol for row in rows))
+    if not any(row.in_doubt for row in rows):
+        return found
+    sentence = f"{found.sentence}; the competing load was off its share, so that decides nothing"
+    return replace(found, verdict=UNDECIDED, sentence=sentence)
 
 
-def all_lose_beside_processors(analysis: Analysis) -> Judgement:
+def all_lose_beside_processors(evidence: Evidence) -> Judgement:
     """Beside busy processors every protocol loses bandwidth."""
-    return _all_lose(_loaded(analysis, CPU), "protocol")
+    return _all_lose(_loaded(evidence, CPU), "protocol")
 
 
-def all_lose_beside_collector(analysis: Analysis) -> Judgement:
+def all_lose_beside_collector(evidence: Evidence) -> Judgement:
     """Beside a collector every protocol of Java loses bandwidth."""
-    rows = [row for row in _loaded(analysis, GC) if is_jvm(row.protocol)]
+    rows = [row for row in _loaded(evidence, GC) if is_jvm(row.protocol)]
     return _all_lose(rows, "protocol of Java")
 
 
-def udp_loses_least(analysis: Analysis) -> Judgement:
-    """Beside busy processors UDP loses least: no other keeps more of its bandwidth."""
-    rows = _loaded(analysis, CPU)
+def udp_least_sctp_most(evidence: Evidence) -> Judgement:
+    """Beside busy processors UDP loses least, and SCTP is among those that lose most."""
+    return all_of([_udp_loses_least(evidence), _sctp_among_most(evidence)])
+
+
+def _udp_loses_least(evidence: Evidence) -> Judgement:
+    rows = _loaded(evidence, CPU)
     udp = next((row for row in rows if row.protocol == "udp"), None)
     others = [row for row in rows if row.protocol not in ("udp", "jvm-udp")]
     if udp is None or not others:
@@ -173,30 +189,47 @@ def udp_loses_least(analysis: Analysis) -> Judgement:
     sentence = (
         f"udp keeps {percent(_kept(udp).estimate)}, {best.protocol} {percent(_kept(best).estimate)}"
     )
-    return beside_line(found, ALIKE, sentence, above=True)
+    return _unless_in_doubt(beside_line(found, ALIKE, sentence, above=True), udp, *others)
 
 
-def jgroups_keeps_little(analysis: Analysis) -> Judgement:
+def _sctp_among_most(evidence: Evidence) -> Judgement:
+    """At most a third of the others surely keep less than SCTP."""
+    rows = _loaded(evidence, CPU)
+    sctp = next((row for row in rows if row.protocol == "sctp"), None)
+    others = [row for row in rows if row.protocol != "sctp"]
+    if sctp is None or not others:
+        return unknown("sctp and others do not both have a share with an interval")
+    keeps, low, high = _bounds(_kept(sctp))
+    below = sum(_bounds(_kept(row))[2] < low for row in others)
+    perhaps = sum(_bounds(_kept(row))[1] < high for row in others)
+    most = AMONG * len(others)
+    verdict = HOLDS if perhaps <= most else NOT if below > most else UNDECIDED
+    sentence = f"sctp keeps {percent(keeps)}, and surely {below} of {len(others)} others keep less"
+    return _unless_in_doubt(Judgement(verdict, keeps, low, high, sentence), sctp, *others)
+
+
+def jgroups_keeps_little(evidence: Evidence) -> Judgement:
     """JGroups over UDP keeps 6 % beside the collector, or a part of that order."""
-    row = next((it for it in _loaded(analysis, GC) if it.protocol == "jgroups-udp"), None)
+    row = next((it for it in _loaded(evidence, GC) if it.protocol == "jgroups-udp"), None)
     if row is None:
         return unknown("jgroups-udp has no share with an interval beside a collector")
-    sentence = f"jgroups-udp keeps {percent(_kept(row).estimate)} beside the collector{_doubt(row)}"
-    return beside_line(_kept(row), 2 * PAPER_JGROUPS, sentence, above=False)
+    sentence = f"jgroups-udp keeps {percent(_kept(row).estimate)} beside the collector"
+    found = beside_line(_kept(row), OF_ITS_ORDER * PAPER_JGROUPS, sentence, above=False)
+    return _unless_in_doubt(found, row)
 
 
-def library_suffers_most(analysis: Analysis) -> Judgement:
+def library_suffers_most(evidence: Evidence) -> Judgement:
     """A protocol in the collected machine keeps less than one whose work is done by a daemon."""
-    return _worse(analysis, GC, "aeron", "aeron-daemon")
+    return _worse(evidence, GC, "aeron", "aeron-daemon")
 
 
-def nio_suffers_more(analysis: Analysis) -> Judgement:
+def nio_suffers_more(evidence: Evidence) -> Judgement:
     """NIO keeps less beside busy processors than plain sockets."""
-    return _worse(analysis, CPU, "jvm-nio", "jvm-tcp")
+    return _worse(evidence, CPU, "jvm-nio", "jvm-tcp")
 
 
-def _worse(analysis: Analysis, load: str, worse: str, better: str) -> Judgement:
-    rows = {row.protocol: row for row in _loaded(analysis, load)}
+def _worse(evidence: Evidence, load: str, worse: str, better: str) -> Judgement:
+    rows = {row.protocol: row for row in _loaded(evidence, load)}
     if not {worse, better} <= rows.keys():
         return unknown(f"{worse} and {better} do not both have a share with an interval")
     first, second = _kept(rows[worse]), _kept(rows[better])
@@ -205,6 +238,19 @@ def _worse(analysis: Analysis, load: str, worse: str, better: str) -> Judgement:
         return unknown(f"nothing came of {worse} or {better} beside the load")
     sentence = (
         f"beside {load} {worse} keeps {percent(first.estimate)}, "
-        f"{better} {percent(second.estimate)}{_doubt(rows[worse], rows[better])}"
+        f"{better} {percent(second.estimate)}"
     )
-    return beside_line(found, ALIKE, sentence, above=False)
+    judged = beside_line(found, ALIKE, sentence, above=False)
+    return _unless_in_doubt(judged, rows[worse], rows[better])
+
+
+JUDGES: Final = {
+    "streams_saturated": saturated,
+    "streams_java_costs_more": java_costs_more,
+    "streams_all_lose_beside_processors": all_lose_beside_processors,
+    "streams_udp_least_sctp_most": udp_least_sctp_most,
+    "streams_all_lose_beside_collector": all_lose_beside_collector,
+    "streams_jgroups_keeps_little": jgroups_keeps_little,
+    "streams_library_suffers_most": library_suffers_most,
+    "streams_nio_suffers_more": nio_suffers_more,
+}

@@ -14,14 +14,18 @@ def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
     from unruly import analyse, papers  # noqa: PLC0415
 
-    verdicts = papers.kept()
+    if options.check:
+        found = papers.check()
+        print(found.text)
+        return 1 if found.different else 0
+    record = papers.kept()
     if options.directories:
         runs = [
             analyse(open_for(directory, options), pictures=False, causes=False)
             for directory in options.directories
         ]
-        verdicts = papers.remember(runs)
-    text = papers.page(verdicts)
+        record = papers.remember(runs)
+    text = papers.page(record)
     if options.output:
         write_text(options.output, text)
         print(options.output)
