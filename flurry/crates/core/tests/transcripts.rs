@@ -75,7 +75,7 @@ fn the_parts_follow_every_transcript() -> Result<(), String> {
         if mode == Mode::Update && code != text {
             fs::write(&file, code).map_err(|it| it.to_string())?;
         } else if !differences.is_empty() {
-            report += &format!("\n{name}:{differences}");
+            report += &format!("\n{name}\n{differences}");
         } else if code != text {
             report += &format!("\n{name}: lines are not laid out as `make transcripts` does\n");
         }
