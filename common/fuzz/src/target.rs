@@ -11,7 +11,7 @@ use flurry_core::message::Message;
 use flurry_core::resp::{Limits, Requests};
 use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, HEADER_BYTES};
 use unruly_load::{Answer, Operation, Outgoing, Settings, driver};
-use unruly_plan::{Cluster, Load, Plan, Service};
+use unruly_plan::{Cluster, Load, Plan, ServiceFile};
 use unruly_trace::SpoolReader;
 
 use crate::cluster::params;
@@ -199,7 +199,7 @@ impl Target {
                 let cluster =
                     Cluster::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
                 let plan = Plan::parse("f", &text).map_or_else(|it| it.wanted, |_| String::new());
-                let service = Service::parse("f", &text);
+                let service = ServiceFile::parse("f", &text);
                 let service = service.map_or_else(|it| it.wanted, |_| String::new());
                 cut(&cluster) + &cut(&plan) + &cut(&service)
             }

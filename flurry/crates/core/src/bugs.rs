@@ -120,8 +120,6 @@ bugs! {
     UnboundedBacklog = "unbounded-backlog",
     /// A standby takes a session from an owner that lives.
     StandbyImpatient = "standby-impatient",
-    /// The next owner is not in doubt though the lost servers are as many as the copies of a write.
-    CopiesNotCounted = "copies-not-counted",
     /// A server that was drained joins again by itself.
     DrainedComesBack = "drained-comes-back",
     /// Controllers elect a member whose state is older than theirs.

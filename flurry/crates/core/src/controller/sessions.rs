@@ -131,8 +131,7 @@ impl Writes {
         self.lost = self.lost.saturating_add(full).saturating_add(joining);
         // A server that was still copying is never the only one to have a write. It counts when one
         // of those that the write was copied from is lost as well.
-        let missed = planted(Bug::CopiesNotCounted) && self.copies > 1;
-        full > 0 && self.lost >= u32::from(self.copies) && !missed
+        full > 0 && self.lost >= u32::from(self.copies)
     }
 }
 

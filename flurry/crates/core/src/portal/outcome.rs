@@ -48,12 +48,11 @@ impl Portal {
             return;
         };
         // After an answer, the only news is that the replicas that had the write are gone, or that
-        // the router has no record of it.
-        if operation.answered && operation.takeover && matches!(outcome, Routed::Forgotten) {
-            self.take_over_again(now, id.sequence);
-            return;
-        }
+        // the router has no record of a takeover.
         if operation.answered && !matches!(outcome, Routed::NobodyHas { .. }) {
+            if operation.takeover && outcome == Routed::Forgotten {
+                self.take_over_again(now, id.sequence);
+            }
             return;
         }
         let key = operation.request.key.clone();
@@ -84,15 +83,11 @@ impl Portal {
                 };
                 // An earlier sending of this takeover wrote it back. The version before that is no
                 // longer known.
-                let chain = self.keys.get(&key);
-                let unheard = chain.is_some_and(|it| it.unheard);
-                // Nothing is found of a deletion that every replica had: this owner has seen the
-                // key since it opened, so nothing of an earlier owner is in doubt.
-                let deleted = chain.and_then(|it| it.deleted_at);
-                let own_deletion = deleted.is_some_and(|it| it.epoch == id.epoch);
-                let written_in = match found {
-                    Version::NONE if own_deletion => id.epoch,
-                    _ => written_in,
+                let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
+                let written_in = if self.has_buried(&key, id.epoch, found) {
+                    id.epoch
+                } else {
+                    written_in
                 };
                 let taken_before = found.epoch == id.epoch && found.sequence.is_takeover();
                 let own = found == id.version() || (unheard && taken_before);
@@ -173,6 +168,13 @@ impl Portal {
         if access == Access::Read {
             self.drop_operation(sequence);
         }
+    }
+
+    /// Returns whether a takeover found nothing of this owner's own deletion, because every replica
+    /// had it. The owner has seen the key since it opened, so nothing of earlier owners is in doubt.
+    fn has_buried(&self, key: &Key, epoch: Epoch, found: Version) -> bool {
+        let deleted = self.keys.get(key).and_then(|it| it.deleted_at);
+        found == Version::NONE && deleted.is_some_and(|it| it.epoch == epoch)
     }
 
     /// Returns whether the last writes to a key, found at this version, may have been lost, and no
