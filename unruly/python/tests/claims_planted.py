@@ -57,7 +57,7 @@ def cell(number, **numbers):
 
 
 def cells(*parts):
-    """Cells of which so many have these numbers: (count, numbers), ..."""
+    """Cells by their numbers: (count, numbers), ..."""
     held = [numbers for count, numbers in parts for _ in range(count)]
     return tuple(cell(place, **numbers) for place, numbers in enumerate(held))
 
@@ -210,7 +210,7 @@ def tails(*bounds):
 
 
 def groups(*parts):
-    """So many (cell, op) in which groups of four wait so many times as long as those of three."""
+    """(Count, ratio): by that ratio groups of four wait longer than groups of three."""
     ratios = [ratio for count, ratio in parts for _ in range(count)]
     rows = [
         Group(f"c{n}", "null", size, "all", 100.0 if size == 3 else 100.0 * ratio)

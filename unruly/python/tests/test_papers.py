@@ -82,7 +82,7 @@ def test_no_claim_about_what_is_shipped_is_called_not_built():
     }
     assert "memcached" in shipped
     assert not {name: text for name, text in called.items() if any(it in text for it in shipped)}
-    # what is not there: applications of several tiers, and spans of a request
+    # missing are applications of several tiers, and spans of a request
     assert all("tier" in text or "spans" in text for text in called.values())
 
 

@@ -1,4 +1,4 @@
-"""Each judge of a claim says of planted runs what was planted, and a broken judge does not."""
+"""Each judge of a claim gives planted runs the planted verdict, and a broken judge does not."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The numbers of a run that the judges read: few enough to keep beside their verdicts.
 
 Each class has the names of the value in the analysis, or in its ``summary.json``, and fewer of
-them. So `restored` makes it from either, and from what is kept of an earlier run. A value that
-cannot be said is None, as there.
+them. So `restored` makes it from either, and from the file that is kept of an earlier run. A value
+that cannot be said is None, as there.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def restored(kind: Any, held: Any) -> Any:
     kind : type
         One of the classes above, `Interval`, a plain type, or a tuple, dict or option of these.
     held : object
-        NaN and what is missing become None, or empty.
+        NaN and missing values become None, or empty.
     """
     if get_origin(kind) is tuple:
         return tuple(restored(get_args(kind)[0], it) for it in held or ())

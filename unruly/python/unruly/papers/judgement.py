@@ -24,7 +24,7 @@ VERDICTS: Final = (HOLDS, NOT, UNDECIDED)
 MOST: Final = 0.5
 """A claim about most cases: more than half of them."""
 NEARLY_ALL: Final = 0.95
-"""A claim about every case is refuted if surely fewer than so many are as it says."""
+"""A claim about every case is refuted if surely a smaller share than this is as it says."""
 SPEARMAN: Final = 1.06
 """The variance of Fisher's z of Spearman's coefficient, times n - 3 (Fieller, 1957)."""
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from unruly.papers.evidence import Evidence, Latency, Metric
 
 LONG: Final = 2.0
-"""A tail is long if the p99 is surely beyond so many medians."""
+"""A tail is long if the p99 is surely beyond this many medians."""
 LITTLE: Final = 1.5
-"""What costs little takes less than so many times as long as an empty request."""
+"""A workload costs little if it takes less than this many times as long as an empty request."""
 ABOUT_THE_SAME: Final = 1.25
 WINDOWS_LEAST: Final = 5
 """Fewer independent windows give no interval that deserves the name."""

@@ -75,7 +75,7 @@ def haircut(evidence: Evidence) -> Judgement:
     """Without their 1 % the maximum of most configurations is of the order of their p99."""
     cells = [it for it in _cells(evidence) if it.p99_after and it.largest_after is not None]
     calm = [it for it in cells if (it.largest_after or 0) <= ORDER * (it.p99_after or 0)]
-    words = "configurations have a maximum within 10 x the p99 of what is left without their 1 %"
+    words = "configurations have a maximum within 10 x the p99, both without their 1 %"
     return _on(most(len(calm), len(cells), words), cells)
 
 
@@ -119,7 +119,7 @@ def _at_level(found: Interval, level: float) -> tuple[float, float] | None:
 
 
 def _p99_within(evidence: Evidence, line: float, level: float) -> Judgement:
-    """The p99 of each configuration is surely within so many of its means."""
+    """The p99 of each configuration is surely within this many of its means."""
     cells = [it for it in _cells(evidence) if it.p99 is not None]
     if not cells:
         return unknown("no configuration has a p99 and a mean")
@@ -243,7 +243,7 @@ def resources_and_size(evidence: Evidence) -> Judgement:
 
 
 def _explained(evidence: Evidence, measure: str, *, explains: bool) -> Judgement:
-    """Some factor gives a measure a trend, or none does: that which explains most of it decides."""
+    """Some factor gives a measure a trend, or none does: the strongest factor decides."""
     rows = evidence.matrix.explained if evidence.matrix else ()
     effects = [
         (it.factor, it.partial)

@@ -29,7 +29,7 @@ ENOUGH: Final = 100_000
 ALIKE: Final = 2.0
 """Means are alike if they are surely within this factor."""
 HIDDEN: Final = 2.0
-"""First hides a slow replica if all replies surely wait at least so many times as long."""
+"""First hides a slow replica if waiting for all replies surely takes this many times as long."""
 LARGER: Final = 2.0
 NO_LARGER: Final = 1.25
 """A maximum gains from the first reply beyond the first of these; below the second it does not."""

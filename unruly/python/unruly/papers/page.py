@@ -91,17 +91,17 @@ def _today(paper: Paper, claim: Claim, record: Record) -> str:
     if claim.state:
         return f"{claim.state}: {claim.why}"
     key = _key(paper, claim)
-    told = [_said(facts, found, record) for facts, found in record.of(key)]
+    parts = [_said(facts, found, record) for facts, found in record.of(key)]
     if record.contradicted(key):
-        told.insert(0, "**undecided**: the runs contradict each other")
-    if not told:
+        parts.insert(0, "**undecided**: the runs contradict each other")
+    if not parts:
         plans = " or ".join(f"`{it}`" for it in paper.plans_of(claim))
-        told = [f"undecided: no run of {plans} was judged"]
+        parts = [f"undecided: no run of {plans} was judged"]
     if claim.why:
-        told.append(claim.why)
+        parts.append(claim.why)
     if claim.about:
-        told.append(_judged_on(claim, record.of(key)))
-    return ". ".join(told)
+        parts.append(_judged_on(claim, record.of(key)))
+    return ". ".join(parts)
 
 
 def _judged_on(claim: Claim, said: list[tuple[Facts, Judgement]]) -> str:
