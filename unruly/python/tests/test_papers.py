@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import unruly
+from arrival_logs import Operation, three, write_log
 from claims_planted import NOTHING, drives, groups, tail
 from synthetic import write_run
 from test_findings import MATRIX, ODD
@@ -170,6 +171,20 @@ def test_only_windows_in_which_the_plan_slowed_a_node_have_a_slow_node(tmp_path)
     found = judges.JUDGES["slow_seen_alike"](evidence)
     assert (found.verdict, found.estimate) == ("undecided", None)
     assert "made no node slow" in found.sentence
+
+
+def test_the_evidence_of_an_arrival_log_is_that_of_its_operations(tmp_path):
+    # of each ten operations one waits for its second copy
+    rows = [Operation("write", three(1, 40 if n % 10 == 0 else 2, 50)) for n in range(200)]
+    root = write_log(tmp_path / "run", rows)
+    evidence = evidence_of(unruly.analyse(unruly.open_run(root), causes=False, pictures=False))
+    (found,) = evidence.arrivals
+    assert [it.measure for it in found.waits] == ["first", "quorum", "all"]
+    assert found.wait("quorum").max_ok == pytest.approx(40e6)
+    assert found.wait("first").mean_ok.estimate == pytest.approx(1e6)
+    assert (len(found.slowest), found.slowest[0].quorum_ns) == (10, pytest.approx(40e6))
+    judged = judges.JUDGES["slowest_stay_slow"](evidence)
+    assert (judged.verdict, judged.estimate) == ("does not hold", 0.0)
 
 
 def test_evidence_that_was_written_is_read_as_it_was(tmp_path):
