@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import unruly
@@ -15,6 +16,7 @@ from synthetic import write_run
 from test_findings import MATRIX, ODD
 from unruly.errors import PaperError
 from unruly.papers import check, claims, judges, kept, page, papers, record, remember
+from unruly.papers import evidence as evidence_module
 from unruly.papers.evidence import Evidence, evidence_of, read, written
 from unruly.papers.judgement import Judgement
 from unruly.papers.record import Record, added
@@ -171,6 +173,16 @@ def test_only_windows_in_which_the_plan_slowed_a_node_have_a_slow_node(tmp_path)
     found = judges.JUDGES["slow_seen_alike"](evidence)
     assert (found.verdict, found.estimate) == ("undecided", None)
     assert "made no node slow" in found.sentence
+
+
+def test_a_fault_that_nobody_ended_lasts_to_the_end_of_its_cell():
+    faults = pd.DataFrame(
+        [("agent-1", 10, 20), ("agent-2", 15, None)], columns=["process", "started_ns", "ended_ns"]
+    )
+    windows = [(0, 10), (10, 15), (15, 20), (20, 30), (90, 99)]
+    assert [evidence_module._struck(faults, *it) for it in windows] == [
+        (), ("agent-1",), ("agent-1", "agent-2"), ("agent-2",), ("agent-2",),
+    ]  # fmt: skip
 
 
 def test_the_evidence_of_an_arrival_log_is_that_of_its_operations(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unruly.plan import CellPlan, Plan
+from unruly.plan import CellPlan, Plan, of_file
 from unruly.quantity import parse_bandwidth, parse_duration
 
 NS = 1_000_000_000
@@ -42,12 +42,19 @@ def test_a_plan_is_read_with_its_units(tmp_path):
     assert (cell.quota("reader-0"), cell.quota("writer-0")) == (0.5, float("inf"))
 
 
+def test_a_plan_that_a_person_wrote_is_read_without_cells(tmp_path):
+    (tmp_path / "mine.toml").write_text(PLAN, encoding="utf-8")
+    assert of_file(tmp_path / "mine.toml").base.duration_ns == 5_400 * NS
+    assert of_file(tmp_path / "mine.toml").cells == {}
+    assert of_file(tmp_path / "none.toml").base == CellPlan()
+
+
 def test_the_factors_of_a_cell_replace_the_values_of_the_plan(tmp_path):
     factors = {
         "a": {"stream.link": "none", "run.duration": "2min", "quota.reader-0": "0.1"},
         "b": {"stream.protocol": "udp", "compete.kind": "gc", "quota.reader-1": "0.3"},
         "c": {"mesh.regroup": "10s", "mesh.timeout": "20ms", "drive.arrivals": "closed"},
-        "d": {"quota.period": "0.01"},
+        "d": {"drive.store": "redis", "quota.period": "0.01"},
     }
     plan = read(tmp_path, PLAN, factors)
     assert list(plan.cells) == ["a", "b", "c", "d"]
@@ -60,6 +67,7 @@ def test_the_factors_of_a_cell_replace_the_values_of_the_plan(tmp_path):
     assert plan.cell("c").regroup_ns == 10 * NS
     assert plan.cell("c").reply_timeout_ns == 20_000_000
     assert plan.cell("c").arrivals == "closed"
+    assert (plan.cell("d").store, plan.base.store) == ("redis", None)
     assert plan.cell("of another run") == plan.base
 
 

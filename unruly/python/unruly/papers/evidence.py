@@ -401,15 +401,19 @@ def _overlaps(analysis: Analysis, context: Context) -> tuple[Overlap, ...]:
         cell, repeat, window = str(row["cell"]), int(row["repeat"]), int(row["window"])
         length = options.windows_ns.get(cell, options.window_ns)
         begin = int(starts[cell, repeat]) + window * length
-        struck = _struck(faults, begin, begin + length)
+        own = faults[(faults["cell"] == cell) & (faults["repeat"] == repeat)]
+        struck = _struck(own, begin, begin + length)
         found.append(Overlap(cell, repeat, window, float(row["jaccard"]), struck))
     return tuple(found)
 
 
 def _struck(faults: pd.DataFrame, begin: int, end: int) -> tuple[str, ...]:
-    """Return the processes that a fault of the plan made slow in a part of a window."""
-    until = faults["ended_ns"].fillna(faults["started_ns"])
-    meet = (faults["started_ns"] < end) & (until > begin)
+    """Return the processes that a fault of the plan made slow in a part of a window.
+
+    A fault that nobody ended lasts as long as its cell.
+    """
+    over = faults["ended_ns"].notna() & (faults["ended_ns"] <= begin)
+    meet = (faults["started_ns"] < end) & ~over
     return tuple(sorted({str(it) for it in faults.loc[meet, "process"]}))
 
 
