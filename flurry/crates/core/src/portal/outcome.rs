@@ -67,39 +67,7 @@ impl Portal {
         }
         match outcome {
             Routed::Done(bytes) => self.done(id.sequence, bytes, absent),
-            Routed::Taken {
-                version,
-                found,
-                written_in,
-                last_loss,
-                last_majority_loss,
-                last_wipe,
-            } => {
-                let part = self.part(id.session);
-                let last_loss = if part.is_some_and(|it| it.earlier_have_majorities) {
-                    last_majority_loss
-                } else {
-                    last_loss
-                };
-                // An earlier sending of this takeover wrote it back. The version before that is no
-                // longer known.
-                let unheard = self.keys.get(&key).is_some_and(|it| it.unheard);
-                let written_in = if self.has_buried(&key, id.epoch, found) {
-                    id.epoch
-                } else {
-                    written_in
-                };
-                let taken_before = found.epoch == id.epoch && found.sequence.is_takeover();
-                let own = found == id.version() || (unheard && taken_before);
-                let found = if own { Version::NONE } else { found };
-                let losses = Losses {
-                    last: last_loss,
-                    wipe: last_wipe,
-                };
-                let lossy = self.is_lossy(id.session, found, written_in, losses);
-                self.taken(id.sequence, version, absent, lossy);
-                self.was_executed(id.sequence, found, own);
-            }
+            Routed::Taken { .. } => self.took_over(id, &key, outcome, absent),
             Routed::NobodyHas { need, stable, have } => {
                 // The answer counts only for the latest sending. A late answer may belong to an
                 // earlier one.
@@ -125,6 +93,46 @@ impl Portal {
             Routed::Fenced(_) => {}
         }
         self.pump(now, &key);
+    }
+
+    /// Applies the result of a takeover: the version that the owner goes on from, and whether the
+    /// last writes to the key may be lost.
+    fn took_over(&mut self, id: OperationId, key: &Key, outcome: Routed, absent: bool) {
+        let Routed::Taken {
+            version,
+            found,
+            written_in,
+            last_loss,
+            last_majority_loss,
+            last_wipe,
+        } = outcome
+        else {
+            return;
+        };
+        let part = self.part(id.session);
+        let last_loss = if part.is_some_and(|it| it.earlier_have_majorities) {
+            last_majority_loss
+        } else {
+            last_loss
+        };
+        let unheard = self.keys.get(key).is_some_and(|it| it.unheard);
+        let written_in = if self.has_buried(key, id.epoch, found) {
+            id.epoch
+        } else {
+            written_in
+        };
+        // An earlier sending of this takeover wrote it back. The version before that is no longer
+        // known.
+        let taken_before = found.epoch == id.epoch && found.sequence.is_takeover();
+        let own = found == id.version() || (unheard && taken_before);
+        let found = if own { Version::NONE } else { found };
+        let losses = Losses {
+            last: last_loss,
+            wipe: last_wipe,
+        };
+        let lossy = self.is_lossy(id.session, found, written_in, losses);
+        self.taken(id.sequence, version, absent, lossy);
+        self.was_executed(id.sequence, found, own);
     }
 
     fn done(&mut self, sequence: Sequence, answer: bytes::Bytes, absent: bool) {
