@@ -573,6 +573,11 @@ fn quotas(processes: &[String], numbers: &BTreeSet<u16>) -> BTreeMap<String, f64
     others.map(quota).collect()
 }
 
+fn pinned(process: &str, cpus: BTreeSet<u16>) -> BTreeMap<String, Vec<u16>> {
+    let some = (!cpus.is_empty()).then(|| (process.to_owned(), cpus.into_iter().collect()));
+    some.into_iter().collect()
+}
+
 fn plan() -> impl Strategy<Value = Plan> {
     let names = (
         "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}",
@@ -612,11 +617,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     quota_period: DurationNs(if varied { 1_000_000_000 } else { 100_000_000 }),
                     service: BTreeMap::new(),
                     faults: faults.collect(),
-                    pins: if cpus.is_empty() {
-                        BTreeMap::new()
-                    } else {
-                        BTreeMap::from([(process.clone(), cpus.into_iter().collect())])
-                    },
+                    pins: pinned(&process, cpus),
                     name,
                     seed,
                     tag,

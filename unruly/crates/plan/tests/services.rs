@@ -1,5 +1,7 @@
 //! The parameters that a plan chooses for the service of its drive.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
+
 use proptest::prelude::*;
 use unruly_plan::{Plan, PlanError, ServiceFile, Setting};
 

@@ -67,7 +67,7 @@ impl Portal {
         }
         match outcome {
             Routed::Done(bytes) => self.done(id.sequence, bytes, absent),
-            Routed::Taken { .. } => self.took_over(id, &key, outcome, absent),
+            Routed::Taken { .. } => self.took_over(id, &key, &outcome, absent),
             Routed::NobodyHas { need, stable, have } => {
                 // The answer counts only for the latest sending. A late answer may belong to an
                 // earlier one.
@@ -97,7 +97,7 @@ impl Portal {
 
     /// Applies the result of a takeover: the version that the owner goes on from, and whether the
     /// last writes to the key may be lost.
-    fn took_over(&mut self, id: OperationId, key: &Key, outcome: Routed, absent: bool) {
+    fn took_over(&mut self, id: OperationId, key: &Key, outcome: &Routed, absent: bool) {
         let Routed::Taken {
             version,
             found,
@@ -105,7 +105,7 @@ impl Portal {
             last_loss,
             last_majority_loss,
             last_wipe,
-        } = outcome
+        } = *outcome
         else {
             return;
         };
