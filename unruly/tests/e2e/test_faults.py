@@ -18,8 +18,8 @@ programs = ["redis-server"]
 packages = ["redis-server"]
 [[process]]
 name = "redis-1"
-command = ["redis-server", "--bind", "{{ host }}", "--port", "{{ port }}", "--save", "", "--appendonly",
-    "yes", "--appendfsync", "always", "--dir", "{{ folder }}"]
+command = ["redis-server", "--bind", "{{ host }}", "--port", "{{ port }}", "--save", "",
+    "--appendonly", "yes", "--appendfsync", "always", "--dir", "{{ folder }}"]
 """
 
 

@@ -119,7 +119,7 @@ enum Verb {
         /// Shipped plan to print
         name: Option<String>,
     },
-    /// List the services a run can start, print or explain one, or install one
+    /// List, explain or print the services of runs, or install one
     #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly services redis", "Print the file of a shipped service"),
         ("unruly services show redis ./mine.toml", "Print the parameters of two services"),
