@@ -122,7 +122,7 @@ FORCE:
 test-flurry: $(SIM) ## Whole Flurry clusters on virtual time: SEEDS seeds
 	$(SIM) seeds --count $(SEEDS)
 
-# A seed cannot be interrupted, and a few take far longer than the others: CI takes 150 that do not.
+# A seed cannot be interrupted: CI has time for 150 of them.
 MORE_SEEDS ?= 1800
 test-seeds: $(SIM) ## Every planted bug by its seed, then MORE_SEEDS more seeds
 	$(SIM) bugs --recorded flurry/tests/planted-bugs.tsv

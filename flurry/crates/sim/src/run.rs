@@ -172,7 +172,10 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
             .nodes
             .iter()
             .filter_map(|node| match &node.machine {
-                Machine::Portal(portal, _) if portal.is_open() => Some(portal.owned()),
+                // An owner that lost a write has not outlived everything.
+                Machine::Portal(portal, _) if portal.is_open() && !portal.has_lost_a_write() => {
+                    Some(portal.owned())
+                }
                 _ => None,
             })
             .flatten()
@@ -186,7 +189,6 @@ fn nobody_is_in_doubt(world: &mut World, workload: &mut Workload) {
         if world.trace && in_doubt > 0 {
             world.say_controllers();
         }
-        // An owner that lost a write has not outlived everything.
         if in_doubt == 0 || world.all_lost {
             return;
         }

@@ -387,6 +387,13 @@ impl Portal {
         number_of(self.last)
     }
 
+    /// Returns whether an acknowledged write of this owner is lost: every server that had it, and
+    /// the router, ended before another server got it. Then it never outlives the loss.
+    #[must_use]
+    pub fn has_lost_a_write(&self) -> bool {
+        self.never_settles
+    }
+
     /// Returns how many operations were renumbered.
     #[must_use]
     pub fn tried_again(&self) -> u64 {
