@@ -16,6 +16,7 @@ from unruly.papers.judgement import (
     most,
     unknown,
 )
+from unruly.quantity import duration
 from unruly.stats import Interval, interval_of_ratio
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def flurry_routes_around(evidence: Evidence) -> Judgement:
     verdict = NOT if longest > DETECTED_NS else HOLDS if decides else UNDECIDED
     sentence = (
         f"in {len(ours)} faults of {len(kinds)} kinds the longest time without a good reply was "
-        f"{longest / MS:.1f} ms"
+        f"{duration(longest)}"
     )
     systems = tuple(dict.fromkeys(store for store, _ in ours))
     return Judgement(verdict, longest / MS, None, None, sentence, systems)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from unruly.contract import LEFT_OUT
+# Numbers that were kept are read again by the types of this class, so they exist when it runs.
+from unruly.contract import LEFT_OUT, Count, Level
 from unruly.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-    from unruly.contract import Count, Level
 
 EXHAUSTIVE = 2_000
 """Up to this many values every rank is looked at."""
