@@ -231,7 +231,7 @@ impl Story {
         }
     }
 
-    /// Returns whether a message stays in the network for now.
+    /// Returns whether a message waits in the network: its link is held, or its receiver stalls.
     fn waits(&self, packet: &Packet) -> bool {
         let stalled = match packet.to {
             Part::Server(id) => self.seats.get(&id).is_some_and(|it| it.stalled),

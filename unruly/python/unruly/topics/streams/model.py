@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Verdict = Literal["failed", "unstable", "link saturated", "bound by one core", "slow", "stable"]
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 """From the gravest; "slow" is stable but slow."""
-Outcome = Literal["held", "not held", "cannot be told"]
+Outcome = Literal["held", "not held", "undecided"]
 NONE: Final = "none"
 CPU: Final = "cpu"
 GC: Final = "gc"
