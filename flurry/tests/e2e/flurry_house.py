@@ -75,7 +75,10 @@ class Cluster:
         return found[1], int(found[2])
 
     def stop(self, name: str) -> None:
-        self.running[name].send_signal(signal.SIGSTOP)
+        """Stop a part and wait until all its threads have: on a busy machine that takes a while."""
+        process = self.running[name]
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: has_stopped(process.pid), f"{name} to stop")
 
     def go_on(self, name: str) -> None:
         self.running[name].send_signal(signal.SIGCONT)
@@ -104,6 +107,12 @@ class Cluster:
         status = self.status()
         up = re.findall(r"^\d+ +up", status, re.M)
         return len(up) == 3 and "changing" not in status
+
+
+def has_stopped(pid: int) -> bool:
+    """Return true if no thread of a process runs."""
+    stats = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 @contextmanager

@@ -177,9 +177,16 @@ final class JGroupsMember {
     return members.size();
   }
 
-  /** Waits until all readers have everything, or one has left without, or a time. */
-  void awaitServed(long untilNs) {
+  /**
+   * Waits until all readers have everything, or one has left without, or a time.
+   *
+   * @return how many readers have everything
+   */
+  int awaitServed(long untilNs) {
     await(() -> served.size() >= config.readers() || left || closed, untilNs);
+    synchronized (this) {
+      return served.size();
+    }
   }
 
   /** Whoever waits ends. */

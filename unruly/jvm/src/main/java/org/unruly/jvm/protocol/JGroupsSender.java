@@ -82,8 +82,11 @@ final class JGroupsSender implements Sender {
   /** Waits until each reader reports that it has the end: messages under way may have to be sent again. */
   @Override
   public void settle(long untilNs) throws IOException {
-    member.awaitServed(untilNs);
+    int served = member.awaitServed(untilNs);
     checkReaders();
+    if (served < config.readers() && !closed) {
+      throw new IOException("only " + served + " of " + config.readers() + " readers reported that they have the end");
+    }
   }
 
   @Override

@@ -1,6 +1,7 @@
 package org.unruly.jvm.protocol;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -22,6 +23,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.unruly.jvm.stream.Endpoint.Sender;
 
 @Timeout(120)
 class JGroupsMemberTest {
@@ -67,6 +69,15 @@ class JGroupsMemberTest {
     assertEquals(1, sizes.take());
     writer.awaitServed(System.nanoTime() + Streaming.SETTLE_NS);
     assertEquals(!served, writer.hasLeft());
+  }
+
+  @Test
+  void aWriterWhoseReaderReportsNoEndInTimeFails() throws Exception {
+    try (Sender sender = Protocols.sender(PROTOCOL, Streaming.config(7))) {
+      sender.meet(new InetSocketAddress(InetAddress.getLoopbackAddress(), reader.port()));
+      IOException thrown = assertThrows(IOException.class, () -> sender.settle(System.nanoTime()));
+      assertEquals("only 0 of 1 readers reported that they have the end", thrown.getMessage());
+    }
   }
 
   private void meet() throws IOException {
