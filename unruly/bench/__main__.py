@@ -8,6 +8,7 @@ from bench import (
     analysis,
     cassandra,
     causes,
+    causes_real,
     command,
     compare,
     cost,
@@ -48,6 +49,7 @@ PRODUCT = command.Product(
         "soak": hardening.soak,
         "false-promises": false_promises.run,
         "causes": causes.run,
+        "causes-real": causes_real.run,
         "compare": compare.run,
     },
 )

@@ -48,6 +48,8 @@ WANTED = {
     "gc pause": ("gc pause", "server"),
     "safepoint": ("safepoint", "server"),
     "slow handler": ("handler", "server"),
+    "long task of a server": ("busy process", "server"),
+    "memory taken from a server": ("page faults", "server"),
 }
 """Each fault, the cause that it must be called, and whose it is."""
 SIDES = {"server": "store-", "client": "drive-", "host": "host-"}
@@ -167,6 +169,8 @@ def _nature(world: World) -> None:
         who = world.here() if rng.uniform() < 0.3 else np.ones(len(world.due), bool)
         part = parts[rng.integers(len(parts))]
         world.wait_out(part, world.arrived(), who, int(at), int(end))
+    # what was added later has numbers of its own, so that the worlds before it stay as they were
+    later = np.random.default_rng(world.due[:4])
     names = [f"store-{number}" for number in range(SERVERS)]
     for kind, rate, longest in (
         ("gc", 0.4, 25),
@@ -182,9 +186,12 @@ def _nature(world: World) -> None:
         world.shares[whose, "run_queue_wait_ns"] = wait
         world.shares[whose, "cgroup_throttled_ns"] = np.zeros(DURATION_S)
         world.shares[whose, "major_faults"] = rng.poisson(0.1, DURATION_S).astype(float)
+        world.shares[whose, "user_ns"] = later.gamma(4, 20 * MS, DURATION_S)
+        world.shares[whose, "system_ns"] = later.gamma(4, 10 * MS, DURATION_S)
     busy = rng.gamma(2, 10 * MS, DURATION_S)
     busy[rng.uniform(size=DURATION_S) < 0.04] += 400 * MS
     world.shares["host-0", "psi_cpu_some_ns"] = busy
+    world.shares["host-0", "major_faults"] = later.poisson(0.5, DURATION_S).astype(float)
     world.shares["host-0", "psi_io_some_ns"] = rng.gamma(2, 5 * MS, DURATION_S)
     world.shares["host-0", "tcp_retransmits"] = rng.poisson(0.05, DURATION_S).astype(float)
     world.shares["host-0", "cpu_steal_share"] = rng.beta(1, 200, DURATION_S)
@@ -288,6 +295,24 @@ def _slow_handler(world: World, start: int) -> None:
     world.handler[hit] += 40 * MS
 
 
+def _long_task(world: World, start: int) -> None:
+    """It holds up the only thread of the server, of which the store sends no stamps."""
+    end = start + int(world.rng.uniform(0.7, 1.5) * NS)
+    world.wait_out(world.way, world.due, world.here(), start, end)
+    world.show(world.name, "user_ns", start, end, 0.95)
+
+
+def _memory_taken(world: World, start: int) -> None:
+    """The pages of a server are read from disk again: the host counts the same faults, and more."""
+    end = start + int(world.rng.uniform(0.5, 1.5) * NS)
+    hit = world.here() & (world.due >= start) & (world.due < end)
+    world.handler[hit] += world.rng.exponential(15 * MS, hit.sum()).astype(np.int64)
+    faults = np.zeros(DURATION_S)
+    faults[start // NS : end // NS + 1] = 60
+    world.shares[world.name, "major_faults"] += faults
+    world.shares["host-0", "major_faults"] += faults
+
+
 ONCE = "server stopped once"
 LOST = "server killed for good"
 ERRORS = "errors of a busy server"
@@ -307,6 +332,8 @@ FAULTS = {
     "gc pause": _pause("gc", "handler"),
     "safepoint": _pause("safepoint", "server_kernel"),
     "slow handler": _slow_handler,
+    "long task of a server": _long_task,
+    "memory taken from a server": _memory_taken,
 }
 
 

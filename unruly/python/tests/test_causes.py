@@ -74,6 +74,16 @@ def test_a_request_that_failed_at_once_hides_no_cause(tmp_path):
     assert row.causes[0].explained.estimate > 0.9
 
 
+def test_what_a_process_and_its_host_both_show_is_of_the_process(tmp_path):
+    path = write_planted(tmp_path / "run", ["memory taken from a server"], 3)
+    (before,) = looked_at(path).rows
+    own = int(before.causes[0].process.removeprefix("store-"))
+    # of the only server of a host, both have the same lift
+    rewrite(path, "requests", lambda rows: rows.filter(pc.equal(rows["server"], own)))
+    (row,) = looked_at(path).rows
+    assert [(it.cause, it.process) for it in row.causes] == [("page faults", f"store-{own}")]
+
+
 def test_the_wait_between_two_tries_is_no_late_send(tmp_path):
     """One request in fifty is refused, and answered when it is asked again."""
     path = write_planted(tmp_path / "run", [None], 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ ENDS = {
 }  # fmt: skip
 """On which side of a request a process of each kind stands, where it stands on its own."""
 BYSTANDERS = ("probe", "stress", "runner")
+NUMBER = re.compile(r"-\d+$")
 
 
 @dataclass(frozen=True)
@@ -173,14 +175,29 @@ class Context:
     def name(
         self, number: int, *, sends: bool, cell: str | None = None, repeat: int | None = None
     ) -> str:
-        """Name a node; of all cells together when none is given (names that differ are joined)."""
+        """Name a node; of all cells together when none is given (names that differ are joined).
+
+        The generator of a store does not know which process answered: its server is the store.
+        """
         kinds = SENDERS if sends else RECEIVERS
         found = dict.fromkeys(
             str(process["name"])
             for process in self._by_number.get((number, cell), ())
             if process.get("kind") in kinds and repeat in (None, process.get("repeat"))
         )
+        if not found and not sends:
+            found = dict.fromkeys(self._stores(cell, repeat))
         return "|".join(found) or f"{'client' if sends else 'server'}-{number}"
+
+    def _stores(self, cell: str | None, repeat: int | None) -> list[str]:
+        """Return the process of a store, or what the names of several have in common."""
+        names: dict[str, set[str]] = {}
+        for it in self.processes:
+            place = cell in (None, it.get("cell")) and repeat in (None, it.get("repeat"))
+            if place and it.get("kind") == "service":
+                name = str(it["name"])
+                names.setdefault(NUMBER.sub("", name), set()).add(name)
+        return [own.pop() if len(own) == 1 else common for common, own in names.items()]
 
     def node(self, process: str, cell: str, repeat: int) -> tuple[str, int] | None:
         """Return as what rows know a process, ("server", its number) or ("client", ...)."""

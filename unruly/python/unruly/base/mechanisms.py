@@ -2,7 +2,8 @@
 
 The list puts causes before their symptoms. A stopped process gets no CPU, so "process stopped"
 comes before the wait for a CPU. A GC pause keeps a host busy. A process that gets no CPU does not
-read, so packets to it are sent again. If several mechanisms cover a request, the first one counts.
+read, so packets to it are sent again. A process that caught up afterwards was busy. If several
+mechanisms cover a request, the first one counts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ MechanismName = Literal[
     "stolen cpu",
     "cpu wait",
     "lost packets",
+    "busy process",
     "busy disk",
     "busy cpus",
     "send lag",
@@ -121,6 +123,10 @@ MECHANISMS: Final = (
     Mechanism(
         "lost packets", "waited for lost packets of {process} to be sent again",
         metrics=(Metric("tcp_retransmits", 1.0, "sample"),), not_where=ANSWERED,
+    ),
+    Mechanism(
+        "busy process", "waited while {process} used most of a CPU",
+        metrics=(Metric("cpu_ns", 0.5, "time"),), not_where=SERVER_NOT_WHERE,
     ),
     Mechanism(
         "busy disk", "waited while the disk of {process} was busy",

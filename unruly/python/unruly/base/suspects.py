@@ -6,7 +6,7 @@ method that reads them could not find causes there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -60,6 +60,8 @@ class Suspect:
     place: tuple[str, str] | None = None
     """The (cell, op) that it is about; None for all."""
     not_where: tuple[str, ...] = field(default=())
+    is_host: bool = False
+    """True if only the host counted it: then it is less specific than the same at a process."""
 
     @property
     def told(self) -> str:
@@ -200,7 +202,7 @@ def from_samples(context: Context, left_out: list[str]) -> Iterator[Suspect]:
                 gap_ns += int((part["ended_ns"] - part["started_ns"]).median())
             found = suspect(mechanism, str(name), of, spans, gap_ns)
             if found is not None:
-                yield found
+                yield replace(found, is_host=not watched)
 
 
 def _cut(frame: pd.DataFrame) -> bool:

@@ -196,8 +196,10 @@ def levels(resources: Table, metrics: Mapping[str, str]) -> Table:
     -------
     Table
         cell, repeat, whose, watched (whether that is a process, and no host), started_ns, ended_ns
-        and the metrics. A sample of no length has none.
+        and the metrics. A sample of no length has none. ``cpu_ns`` is the CPU time of a process, in
+        user mode and in the kernel.
     """
+    resources = resources.mutate(cpu_ns=resources.user_ns + resources.system_ns)
     length = (resources.ended_ns - resources.started_ns).cast("float64").nullif(0.0)
     of = {"time": length, "second": length / SECOND_NS, "sample": ibis.literal(1.0)}
     return resources.select(

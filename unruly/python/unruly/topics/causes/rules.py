@@ -37,6 +37,7 @@ SUGGESTIONS: Final = {
     "lack of memory": "Give the host more memory, or run fewer programs on it.",
     "stolen cpu": "Measure on a dedicated host.",
     "cpu wait": "Give it CPUs of its own, or find out what else ran on them at that time.",
+    "busy process": "Profile it at those times: one long task holds up all requests of a thread.",
     "busy disk": "Find out what else used the disk at that time.",
     "busy cpus": "Find out what else ran on the host at that time.",
     "send lag": "Give the load generator a CPU of its own, or lower the rate.",

@@ -244,8 +244,7 @@ def _untold(subject: Subject, tried: list[_Trial]) -> tuple[Slowness, pd.DataFra
 def _judged(subject: Subject, sure: list[tuple[_Trial, float]]) -> tuple[Slowness, pd.DataFrame]:
     """Give each slow request to the most specific of its causes, and count."""
     slow = subject.slow
-    # the most specific first; of equals the one that is seldom there without them
-    order = sorted(sure, key=lambda it: (RANK[it[0].suspect.mechanism.name], -it[0].lift))
+    order = sorted(sure, key=lambda it: _place(it[0]))
     owner = np.full(len(slow), -1)
     for place, (trial, _) in enumerate(order):
         owner[(owner < 0) & trial.explained] = place
@@ -282,6 +281,12 @@ def _judged(subject: Subject, sure: list[tuple[_Trial, float]]) -> tuple[Slownes
         ),
         points,
     )
+
+
+def _place(trial: _Trial) -> tuple[int, bool, float]:
+    """Return a sort key: the most specific, a process before its host, the highest lift."""
+    who = trial.suspect
+    return RANK[who.mechanism.name], who.is_host, -trial.lift
 
 
 def _cause(subject: Subject, trial: _Trial, q: float, own: NDArray[np.bool_]) -> Cause:
