@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,11 +17,15 @@ use unruly_trace::{Clock, MonoNs, monotonic};
 use crate::events::Events;
 use crate::probe::{Watched, words};
 
-/// From one look to the next. Each time all processes are looked at, and the threads of one of them.
+/// Period of the looks at every process and its known threads. Each time the threads of one process
+/// are listed anew.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// As much of a `stat` as holds the name, which has at most 64 bytes, and the state behind it.
 const STAT_BYTES: usize = 128;
+
+/// Most threads of a process that are looked at; each holds a file open.
+const MAX_THREADS: usize = 256;
 
 /// Calls that return when something is safe on disk.
 pub const DISK_CALLS: [libc::c_long; 6] = [
@@ -110,8 +115,9 @@ fn look_until(watched: &Mutex<Vec<Watched>>, stop: &AtomicBool, sender: &Sender<
             let process = known.entry(it.pid).or_insert_with(|| Process::new(it));
             process.look(sender);
             if turn % all.len() == place {
-                process.look_at_threads(sender);
+                process.list_threads();
             }
+            process.look_at_threads(sender);
         }
         std::thread::sleep(PERIOD);
     }
@@ -126,9 +132,17 @@ struct Process {
     stat: Option<File>,
     stopped: Span,
     waits: Span,
-    /// Threads that were in such a call when they were looked at last: how often they had run by then,
-    /// and since when they are there.
-    threads: BTreeMap<u32, (u64, MonoNs)>,
+    /// The threads, as they were listed last.
+    threads: BTreeMap<u32, Thread>,
+}
+
+/// A thread of a process.
+struct Thread {
+    /// Its `syscall`, or its `stat` where calls are not shown, held open as that of the process is.
+    file: File,
+    shows_call: bool,
+    /// How often it had run when it was seen in such a call last, and since when it is there.
+    waits: Option<(u64, MonoNs)>,
 }
 
 impl Process {
@@ -154,32 +168,43 @@ impl Process {
             .is(stopped.then_some(now_ns), now_ns, &self.name, sender);
     }
 
-    /// One that is in such a call, and has not run since the look before, waits for its disk.
-    fn look_at_threads(&mut self, sender: &Sender<Seen>) {
-        let now_ns = monotonic();
-        let before = std::mem::take(&mut self.threads);
-        let mut since_ns = None;
+    /// Lists the threads, and forgets those that have ended.
+    fn list_threads(&mut self) {
+        let mut before = std::mem::take(&mut self.threads);
         let entries = fs::read_dir(format!("{}/task", self.folder));
-        for entry in entries.into_iter().flatten().flatten() {
-            let folder = entry.path();
+        for entry in entries.into_iter().flatten().flatten().take(MAX_THREADS) {
             let Some(thread) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
                 continue;
             };
-            if !waits(&folder) {
+            let known = before.remove(&thread);
+            if let Some(known) = known.or_else(|| Thread::open(&entry.path())) {
+                self.threads.insert(thread, known);
+            }
+        }
+    }
+
+    /// A thread that is in such a call, and has not run since the look before, waits for its disk.
+    fn look_at_threads(&mut self, sender: &Sender<Seen>) {
+        let now_ns = monotonic();
+        let mut since_ns: Option<MonoNs> = None;
+        for (number, thread) in &mut self.threads {
+            let before = thread.waits.take();
+            if !thread.waits() {
                 continue;
             }
-            let runs = fs::read(folder.join("schedstat")).unwrap_or_default();
+            let runs = fs::read(format!("{}/task/{number}/schedstat", self.folder));
+            let runs = runs.unwrap_or_default();
             let Some(runs) = words(&runs).nth(2).and_then(crate::probe::decimal) else {
                 continue;
             };
-            let first_ns = match before.get(&thread) {
-                Some((then, first_ns)) if *then == runs => {
-                    since_ns = Some(since_ns.map_or(*first_ns, |it: MonoNs| it.min(*first_ns)));
-                    *first_ns
+            let first_ns = match before {
+                Some((then, first_ns)) if then == runs => {
+                    since_ns = Some(since_ns.map_or(first_ns, |it| it.min(first_ns)));
+                    first_ns
                 }
                 _ => now_ns,
             };
-            self.threads.insert(thread, (runs, first_ns));
+            thread.waits = Some((runs, first_ns));
         }
         self.waits.is(since_ns, now_ns, &self.name, sender);
     }
@@ -236,16 +261,36 @@ fn state(stat: &[u8]) -> Option<u8> {
     stat.get(behind + 2).copied()
 }
 
-/// Whether a thread is in a call that waits for a disk; where calls are not shown, whether the kernel
-/// counts it as waiting for one.
-fn waits(thread: &std::path::Path) -> bool {
-    match fs::read(thread.join("syscall")) {
-        Ok(text) => words(&text)
+impl Thread {
+    /// Opens the file that shows what a thread does; returns `None` for one that has ended.
+    fn open(folder: &Path) -> Option<Self> {
+        let calls = File::open(folder.join("syscall")).ok();
+        let calls = calls.filter(|it| it.read_at(&mut [0; STAT_BYTES], 0).is_ok());
+        let shows_call = calls.is_some();
+        let file = calls.or_else(|| File::open(folder.join("stat")).ok())?;
+        Some(Self {
+            file,
+            shows_call,
+            waits: None,
+        })
+    }
+
+    /// Returns true if the thread is in a call that waits for a disk; where calls are not shown, if
+    /// the kernel counts it as waiting for one.
+    fn waits(&self) -> bool {
+        let mut text = [0; STAT_BYTES];
+        let Ok(length) = self.file.read_at(&mut text, 0) else {
+            return false;
+        };
+        let text = &text[..length];
+        if !self.shows_call {
+            return state(text) == Some(b'D');
+        }
+        words(text)
             .next()
             .and_then(crate::probe::decimal)
             .and_then(|call| libc::c_long::try_from(call).ok())
-            .is_some_and(|call| DISK_CALLS.contains(&call)),
-        Err(_) => fs::read(thread.join("stat")).is_ok_and(|stat| state(&stat) == Some(b'D')),
+            .is_some_and(|call| DISK_CALLS.contains(&call))
     }
 }
 
@@ -306,6 +351,7 @@ mod tests {
         });
         for _ in 0..3 {
             process.look(&sender);
+            process.list_threads();
             process.look_at_threads(&sender);
         }
         process.forget(&sender);

@@ -177,6 +177,7 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
         room::for_files(&cell.plan)?;
         services::configure(cell)?;
     }
+    services::check_processes(cells)?;
     let mut met = BTreeSet::new();
     for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::order::stages;
 use super::parameter::{Parameter, ParameterValue, parameters};
 use super::template::Template;
-use super::{MANUAL, Service, ServiceProcess, ServiceStep, names, required, texts, words};
+use super::{
+    GoProgram, MANUAL, Service, ServiceProcess, ServiceStep, names, required, texts, words,
+};
 use crate::error::PlanError;
 use crate::keys::did_you_mean;
 use crate::limits::MAX_SERVICE_PROCESSES;
@@ -22,11 +24,13 @@ const SERVICE: &[&str] = &[
     "packages",
     "jars",
     "cargo",
+    "go",
     "parameters",
     "files",
     "process",
     "step",
 ];
+const GO: &[&str] = &["module", "main"];
 const PROCESS: &[&str] = &[
     "name",
     "count",
@@ -61,6 +65,7 @@ pub struct ServiceFile {
     packages: Vec<String>,
     jars: Vec<String>,
     cargo: Vec<String>,
+    go: Option<GoProgram>,
     pub(super) processes: Vec<ProcessForm>,
     pub(super) steps: Vec<ServiceStep>,
     /// The place of each step's `after`.
@@ -85,6 +90,34 @@ pub(super) struct ProcessForm {
     /// The file and line of the table, and of its `after`.
     place: String,
     after_place: String,
+}
+
+/// Reads `[go]`.
+fn go(top: &Section<'_>) -> Result<Option<GoProgram>, PlanError> {
+    let Some(table) = top.child("go", "the Go program")? else {
+        return Ok(None);
+    };
+    table.check_keys(GO)?;
+    let module = required(&table, "module")?;
+    if !module.contains('@') {
+        let wrong = format!("module is {module:?}");
+        let wanted = "must name its version";
+        return Err(table.complain(
+            "module",
+            wrong,
+            wanted,
+            "module = \"example.org/it@v1.2.3\"",
+        ));
+    }
+    if words(top, "programs")?.len() != 1 {
+        let wrong = "programs does not hold one name".to_owned();
+        let wanted = "must be the name of the program that Go builds";
+        return Err(top.complain("programs", wrong, wanted, "programs = [\"etcd-3.7\"]"));
+    }
+    Ok(Some(GoProgram {
+        module,
+        main: required(&table, "main")?,
+    }))
 }
 
 impl ServiceFile {
@@ -123,6 +156,7 @@ impl ServiceFile {
             packages: words(&top, "packages")?,
             jars: words(&top, "jars")?,
             cargo: words(&top, "cargo")?,
+            go: go(&top)?,
             processes: processes.collect::<Result<_, _>>()?,
             step_places: steps.iter().map(|it| it.place_of("after")).collect(),
             steps: steps.iter().map(step).collect::<Result<_, _>>()?,
@@ -175,6 +209,7 @@ impl ServiceFile {
             packages: self.packages.clone(),
             jars: self.jars.clone(),
             cargo: self.cargo.clone(),
+            go: self.go.clone(),
             parameters: values,
             processes,
             steps: self.steps.clone(),

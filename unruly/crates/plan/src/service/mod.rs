@@ -50,6 +50,8 @@ pub struct Service {
     pub jars: Vec<String>,
     /// The arguments of `cargo install`, if cargo builds the service's programs.
     pub cargo: Vec<String>,
+    /// The Go program that is its only program, if Go builds it.
+    pub go: Option<GoProgram>,
     /// The value of each parameter.
     pub parameters: BTreeMap<String, ParameterValue>,
     /// The processes of the service.
@@ -58,6 +60,15 @@ pub struct Service {
     pub steps: Vec<ServiceStep>,
     /// The order of both at the start.
     pub stages: Vec<Stage>,
+}
+
+/// A program of a Go module that has none that Go installs by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoProgram {
+    /// The module with its version, such as `example.org/it@v1.2.3`.
+    pub module: String,
+    /// The text of its `main.go`.
+    pub main: String,
 }
 
 /// A process of a service.

@@ -319,6 +319,16 @@ fn a_fault_of_a_file_is_told_with_its_line() {
                 "ports = [\"host\"",
                 "a.toml:11: the name is \"host\"; must be another: this word has a meaning in every template; hint: host_of_mine",
             ),
+            (
+                "[[process]]",
+                "[go]\nmodule = \"example.org/it\"\nmain = \"package main\"\n[[process]]",
+                "a.toml:6: module is \"example.org/it\"; must name its version; hint: module = \"example.org/it@v1.2.3\"",
+            ),
+            (
+                "programs = [\"server\"]",
+                "programs = [\"server\", \"other\"]\n[go]\nmodule = \"a@v1\"\nmain = \"package main\"",
+                "a.toml:4: programs does not hold one name; must be the name of the program that Go builds; hint: programs = [\"etcd-3.7\"]",
+            ),
         ],
     );
 }

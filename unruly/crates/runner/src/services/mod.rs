@@ -2,7 +2,9 @@
 
 mod cache;
 mod child;
+mod go;
 pub mod held;
+mod names;
 mod packages;
 mod pauses;
 mod running;
@@ -13,18 +15,23 @@ use std::path::Path;
 use anyhow::Result;
 use unruly_plan::{Cell, Load, PlanError, ServiceFile, did_you_mean};
 
+pub(crate) use names::check_processes;
 pub use packages::install;
 pub(crate) use packages::library;
 pub(crate) use pauses::pauses;
 pub(crate) use running::{Ground, Services};
 
 /// The services that come with the program.
-const SHIPPED: [(&str, &str); 8] = [
+const SHIPPED: [(&str, &str); 9] = [
     (
         "cassandra",
         include_str!("../../../../services/cassandra.toml"),
     ),
     ("etcd", include_str!("../../../../services/etcd.toml")),
+    (
+        "etcd-3.7",
+        include_str!("../../../../services/etcd-3.7.toml"),
+    ),
     ("flurry", include_str!("../../../../services/flurry.toml")),
     (
         "flurry-disk",
@@ -136,6 +143,34 @@ mod tests {
         let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nstore = \"redis\"\n";
         let plan = Plan::parse("plan.toml", &format!("{head}{lines}")).unwrap();
         plan.cells().unwrap().iter().try_for_each(configure)
+    }
+
+    #[test]
+    fn a_process_that_no_cell_has_is_refused_before_anything_is_started() {
+        let named = |lines: &str| {
+            let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nstore = \"redis\"\n";
+            let plan = Plan::parse("plan.toml", &format!("{head}{lines}")).unwrap();
+            check_processes(&plan.cells().unwrap()).map_err(|it| it.to_string())
+        };
+        let both = "[matrix]\n\"drive.store\" = [\"redis\", \"memcached\"]\n";
+        named(&format!("[pin]\nservice = [0]\nmemcached-1 = [1]\n{both}")).unwrap();
+        named("[[fault]]\nkind = \"stop\"\nprocess = [\"etcd-2\", \"redis-1\"]\nat = \"1s\"\nduration = \"1s\"")
+            .unwrap();
+        for (lines, key) in [
+            ("[pin]\nredis-0 = [0]", "pin"),
+            ("[quota]\nredis-0 = 0.5", "quota"),
+            (
+                "[[fault]]\nkind = \"stop\"\nprocess = \"redis-0\"\nat = \"1s\"\nduration = \"1s\"",
+                "fault.process",
+            ),
+        ] {
+            assert_eq!(
+                named(lines).unwrap_err(),
+                format!(
+                    "{key}: no cell has the process redis-0; known: drive-0, probe-0, redis-1; hint: did you mean redis-1"
+                )
+            );
+        }
     }
 
     #[test]

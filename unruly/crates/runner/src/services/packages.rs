@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use unruly_plan::Service;
 
-use super::cache;
+use super::{cache, go};
 
 /// Where programs are looked for within the folder of packages.
 const PROGRAMS: [&str; 4] = ["usr/bin", "usr/sbin", "bin", "usr/local/bin"];
@@ -62,9 +62,13 @@ impl Programs {
         let unpacked = root
             .iter()
             .flat_map(|root| PROGRAMS.map(|it| root.join(it)));
-        let built = self.built().map(|it| it.join("bin"));
+        let built = ["cargo", "go"].map(|it| self.kept(it).map(|it| it.join("bin")));
         let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-        let mut places = of_host.into_iter().chain(sbin).chain(unpacked).chain(built);
+        let mut places = of_host
+            .into_iter()
+            .chain(sbin)
+            .chain(unpacked)
+            .chain(built.into_iter().flatten());
         places.find_map(|place| Some(place.join(program)).filter(|it| it.is_file()))
     }
 
@@ -79,11 +83,6 @@ impl Programs {
             command.env("LD_LIBRARY_PATH", libraries(&root, &theirs));
         }
         command
-    }
-
-    /// Where what cargo builds is.
-    fn built(&self) -> Option<PathBuf> {
-        self.kept("cargo")
     }
 
     /// Where the artifacts of a service are; nowhere without a cache.
@@ -157,6 +156,15 @@ fn install_programs(
     let missing = programs.missing(service);
     if missing.is_empty() {
         return Ok(());
+    }
+    if let Some(program) = &service.go {
+        let (name, module) = (&service.programs[0], &program.module);
+        say(&format!(
+            "{name}: not found; building {module}, which takes some minutes, once"
+        ));
+        return go::build(name, program).with_context(|| {
+            format!("service {name}: {module} could not be built; wanted Go and its module proxy; hint: apt-get install golang-go")
+        });
     }
     if !service.cargo.is_empty() {
         let missing = missing.join(", ");
@@ -305,7 +313,7 @@ fn needed(packages: &[String]) -> Result<Vec<String>> {
 }
 
 /// Runs a command to its end: what it says, or what it complained of as the error.
-fn run(command: &mut Command) -> Result<String> {
+pub(super) fn run(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {

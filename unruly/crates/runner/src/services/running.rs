@@ -17,6 +17,7 @@ use unruly_plan::{
 use unruly_trace::Exit;
 
 use super::child::{ServiceChild, Start};
+use super::names::ALL;
 use super::packages::{self, Programs};
 use super::pauses::{Pause, pauses};
 use crate::relay::Relay;
@@ -174,7 +175,7 @@ impl Services {
             command,
             folder: &folder,
             log: PathBuf::from(format!("{}.log", place.log)),
-            cores: self.pins.get(&process.name),
+            cores: self.pins.get(&process.name).or_else(|| self.pins.get(ALL)),
             held: self.held.contains(&process.name),
         })
     }
