@@ -4,13 +4,14 @@ use anyhow::Result;
 use unruly_plan::did_you_mean;
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 16] = [
+pub(crate) const PLANS: [(&str, &str); 20] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
         "group-rpc-jvm",
         include_str!("../../../plans/group-rpc-jvm.toml"),
     ),
+    ("slow-node", include_str!("../../../plans/slow-node.toml")),
     ("echo", include_str!("../../../plans/echo.toml")),
     ("store", include_str!("../../../plans/store.toml")),
     ("stores", include_str!("../../../plans/stores.toml")),
@@ -23,6 +24,14 @@ pub(crate) const PLANS: [(&str, &str); 16] = [
         include_str!("../../../plans/store-threads.toml"),
     ),
     ("store-ramp", include_str!("../../../plans/store-ramp.toml")),
+    (
+        "store-nodes",
+        include_str!("../../../plans/store-nodes.toml"),
+    ),
+    (
+        "store-clients",
+        include_str!("../../../plans/store-clients.toml"),
+    ),
     (
         "store-faults",
         include_str!("../../../plans/store-faults.toml"),
@@ -50,6 +59,10 @@ pub(crate) const PLANS: [(&str, &str); 16] = [
     (
         "unruly-1-percent-open",
         include_str!("../../../plans/unruly-1-percent-open.toml"),
+    ),
+    (
+        "unruly-1-percent-sizes",
+        include_str!("../../../plans/unruly-1-percent-sizes.toml"),
     ),
 ];
 
