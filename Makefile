@@ -12,6 +12,8 @@ RELEASE := target/release
 CHECKED := target/checked
 export UNRULY_PYTHON := $(CURDIR)/$(PY)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
+# Without byte code every Python process compiles the libraries anew, which takes longer than a verdict.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON_SOURCES := common flurry scripts tests unruly
 E2E := unruly/tests/e2e flurry/tests/e2e
@@ -40,6 +42,7 @@ $(VENV)/.installed: requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --no-compile --require-hashes --no-deps -r requirements.lock
 	$(PY) -c "import site, pathlib; pathlib.Path(site.getsitepackages()[0], 'unruly-checkout.pth').write_text('$(CURDIR)/unruly/python\n')"
+	$(PY) -c "import hypothesis, ibis.backends.duckdb, pytest, scipy.stats, unruly.html, unruly.topics.analyse"
 	touch $@
 	@git config --get core.hooksPath >/dev/null || echo "make: \`make hook\` has git check the format and the lints of each commit"
 
