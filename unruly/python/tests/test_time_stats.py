@@ -14,6 +14,7 @@ from scipy import signal
 
 from unruly import stats
 from unruly.errors import ParameterError
+from unruly.stats import changes
 
 NEVER = float("inf")
 
@@ -234,6 +235,13 @@ def test_the_same_levels_give_the_same_change_points():
     assert stats.change_points(levels, seed=5) == stats.change_points(levels, seed=5)
     with pytest.raises(ParameterError, match="10 or more"):
         stats.change_points(levels[:9])
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.4, 0.97])
+def test_noise_with_memory_is_what_a_recursive_filter_makes_of_it(memory):
+    noise = np.random.default_rng(37).normal(size=(5, 80))
+    filtered = signal.lfilter([1.0], [1.0, -memory], noise, axis=1)
+    assert np.array_equal(changes._remembering(noise, memory), filtered)
 
 
 # --- arrivals

@@ -375,9 +375,11 @@ def report(
     >>> unruly.report("runs/demo", "page.html").name
     'page.html'
     """
-    from unruly.html import prepare, write_report  # noqa: PLC0415 - it imports Altair
+    from unruly.drawing.bundle import prepare  # noqa: PLC0415 - only a page needs it
 
     prepare()  # it bundles what draws the figures while the runs are analysed
+    from unruly.html import write_report  # noqa: PLC0415 - it imports Altair
+
     several = isinstance(runs, Sequence) and not isinstance(runs, str)
     held: list[RunLike] = list(runs) if several else [runs]  # type: ignore[arg-type, list-item]
     analyses = [it if isinstance(it, Analysis) else analyse(_opened(it)) for it in held]

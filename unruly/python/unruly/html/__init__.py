@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from unruly.html.figures.shift import comparison_sections
-from unruly.html.page import prepare, write_advice, write_report, write_sections
+from unruly.html.page import write_advice, write_report, write_sections
 
-__all__ = ["comparison_sections", "prepare", "write_advice", "write_report", "write_sections"]
+__all__ = ["comparison_sections", "write_advice", "write_report", "write_sections"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -19,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from unruly.drawing import format
+from unruly.drawing.bundle import prepare
 from unruly.drawing.chart import one_line
 from unruly.drawing.document import Chapter, Page
 from unruly.drawing.measured import Measured
@@ -227,21 +226,6 @@ def _environment() -> jinja2.Environment:
 
 def _number_of(reasons: Sequence[str], reason: str) -> int:
     return list(reasons).index(reason) + 1
-
-
-@cache
-def prepare() -> Future[str]:
-    """Begin to bundle what draws the pictures, once in a process; native code does it on a thread.
-
-    Whoever analyses a run before its page is written calls this first: engines leave time for it.
-    """
-    return ThreadPoolExecutor(1).submit(_bundle)
-
-
-def _bundle() -> str:
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    # An end tag inside a string of the bundle would end the element that holds it.
-    return bundle.replace("</script", "<\\/script")
 
 
 def _package_text(name: str) -> str:

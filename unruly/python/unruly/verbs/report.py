@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
+    from unruly.drawing.bundle import prepare  # noqa: PLC0415 - --help stays quick
+
+    prepare()  # it works beside the imports, which take seconds
     from unruly import analyse, report, verdict  # noqa: PLC0415
     from unruly.base.comparison import alias_of  # noqa: PLC0415
-    from unruly.html import prepare  # noqa: PLC0415
     from unruly.output.summary import write_summary  # noqa: PLC0415
 
-    prepare()
     named = [alias_of(text) for text in options.directories]
     analyses = [
         analyse(
