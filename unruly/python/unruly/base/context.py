@@ -25,6 +25,8 @@ PART_ROWS = 8_000_000
 THROTTLED_SHARE_MAX = 0.5
 """A CPU limit on more of the processes is that of their container, not of an agent."""
 _REPEAT = ["cell", "repeat"]
+MEASURED, LAST_TRIES = "measured_rows", "last_tries_rows"
+"""Views of the measured rows: of all tries, and of the last try of each request."""
 SENDERS = ("mesh", "drive", "writer")
 RECEIVERS = ("mesh", "echo", "service", "foreign", "reader")
 ENDS = {
@@ -70,11 +72,12 @@ class Context:
     @classmethod
     def of(cls, run: Run, progress: Callable[[str], None]) -> Context:
         """Look at the run once: which cells, repeats and ops there are, and when."""
-        rows = request_tables.measured(run.requests)
+        rows = run.engine.define(MEASURED, request_tables.measured(run.requests))
         pairs = fetch(request_tables.pairs(rows))
         retried = bool((pairs["attempts"] > 0).any())
         if retried:
-            rows = request_tables.measured(request_tables.last_tries(run.requests))
+            last = request_tables.measured(request_tables.last_tries(run.requests))
+            rows = run.engine.define(LAST_TRIES, last)
             pairs = fetch(request_tables.pairs(rows))
         extents = pairs.groupby(["cell", "repeat", "op"], as_index=False, sort=True).agg(
             n=("n", "sum"),
@@ -90,10 +93,7 @@ class Context:
     def fork(self) -> Context:
         """Return the same with a connection of its own, for another thread."""
         run = replace(self.run, engine=self.run.engine.fork())
-        requests = run.requests
-        if self.retried:
-            requests = request_tables.last_tries(requests)
-        rows = request_tables.measured(requests)
+        rows = run.engine.table(LAST_TRIES if self.retried else MEASURED)
         return replace(self, run=run, rows=self.within.of(rows) if self.within else rows)
 
     def parts(self) -> Iterator[Context]:

@@ -41,6 +41,13 @@ def rounded(value: Any) -> Any:
     return int(short) if short.is_integer() else short
 
 
+class _Shared(alt.InlineData):
+    """Rows that all copies of a chart share: Altair copies a chart for each layer and each step."""
+
+    def __deepcopy__(self, memo: Any = None) -> _Shared:
+        return self
+
+
 def records(frame: pd.DataFrame, columns: Sequence[str]) -> alt.InlineData:
     """Return the named columns as inline data; a column that is not plotted does not travel."""
     taken = [frame[name].tolist() for name in columns]
@@ -48,7 +55,7 @@ def records(frame: pd.DataFrame, columns: Sequence[str]) -> alt.InlineData:
         dict(zip(columns, (rounded(v) for v in row), strict=True))
         for row in zip(*taken, strict=True)
     ]
-    return alt.InlineData(values=rows)
+    return _Shared(values=rows)
 
 
 def colour(domain: Sequence[str], field: str = "op") -> alt.Color:

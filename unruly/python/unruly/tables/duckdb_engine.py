@@ -48,12 +48,14 @@ class DuckDBEngine(Engine):
         # its default is the working directory, which may be one that is measured
         settings["temp_directory"] = str(Path(tempfile.gettempdir(), f"unruly-{os.getpid()}"))
         settings["preserve_insertion_order"] = False
+        self._tables: dict[str, ibis.Table] = {}
         self.connection = ibis.duckdb.connect(**settings)
         self.connection.raw_sql("SET enable_progress_bar = false")
 
     def fork(self) -> DuckDBEngine:
         """Return a second connection: the same views, temporary tables of its own."""
         other = object.__new__(DuckDBEngine)
+        other._tables = {}
         other.connection = ibis.duckdb.from_connection(self.connection.con.cursor())
         return other
 
@@ -79,7 +81,16 @@ class DuckDBEngine(Engine):
 
     def table(self, name: str) -> ibis.Table:
         """Return the view or temporary table ``name``, lazily."""
-        return self.connection.table(name)
+        if name not in self._tables:
+            self._tables[name] = self.connection.table(name)
+        return self._tables[name]
+
+    def define(self, name: str, expression: ibis.Table) -> ibis.Table:
+        """Make a view of ``expression``."""
+        sql = self.connection.compile(expression)
+        self.connection.raw_sql(f"CREATE OR REPLACE VIEW {name} AS {sql}")
+        self._tables.pop(name, None)
+        return self.table(name)
 
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Keep the rows of ``expression`` in a temporary table."""
@@ -87,10 +98,12 @@ class DuckDBEngine(Engine):
         self.connection._run_pre_execute_hooks(expression)
         sql = self.connection.compile(expression)
         self.connection.raw_sql(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        self._tables.pop(name, None)
         return self.table(name)
 
     def forget(self, name: str) -> None:
         """Drop the temporary table."""
+        self._tables.pop(name, None)
         self.connection.raw_sql(f"DROP TABLE IF EXISTS {name}")
 
     def write_csv(self, expression: ibis.Table, path: Path) -> None:

@@ -44,6 +44,14 @@ class Engine(ABC):
         """Return the view or kept table ``name``, lazily."""
 
     @abstractmethod
+    def define(self, name: str, expression: ibis.Table) -> ibis.Table:
+        """Make a view ``name`` of ``expression``, which forks have too, and return it.
+
+        Translating an expression takes longer than running it over a short run. What is built on
+        the view is translated without its definition.
+        """
+
+    @abstractmethod
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Run ``expression`` once and keep its rows under ``name``; several passes share it."""
 

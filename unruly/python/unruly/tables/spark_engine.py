@@ -105,6 +105,7 @@ class SparkEngine(Engine):
     def __init__(self, address: str, memory: int | None = None) -> None:
         self.address = address
         self._segments: dict[str, list[str]] = {}
+        self._defined: dict[str, str] = {}
         self._kept: dict[str, DataFrame] = {}
         with _STARTING:
             self._open(_started(address, memory).newSession())
@@ -122,9 +123,12 @@ class SparkEngine(Engine):
         """Return a second session: the same views, kept tables of its own."""
         other = object.__new__(SparkEngine)
         other.address, other._segments, other._kept = self.address, self._segments, {}
+        other._defined = self._defined
         other._open(self.session.newSession())
         for table, paths in self._segments.items():
             other._view(table, paths)
+        for name, sql in self._defined.items():
+            other._define(name, sql)
         return other
 
     def view(self, table: str, files: Mapping[Path, set[str]]) -> None:
@@ -150,6 +154,18 @@ class SparkEngine(Engine):
     def table(self, name: str) -> ibis.Table:
         """Return the view ``name``, lazily."""
         return self.connection.table(name)
+
+    def define(self, name: str, expression: ibis.Table) -> ibis.Table:
+        """Make a view of ``expression``."""
+        self._defined[name] = self.connection.compile(expression)
+        self._define(name, self._defined[name])
+        return self.table(name)
+
+    def _define(self, name: str, sql: str) -> None:
+        try:
+            self.session.sql(sql).createOrReplaceTempView(name)
+        except (PySparkException, Py4JError) as error:
+            raise _failed(self.address, error) from error
 
     def materialise(self, name: str, expression: ibis.Table) -> ibis.Table:
         """Keep the rows of ``expression`` where Spark caches: in memory, then on disk."""
