@@ -16,7 +16,7 @@ from unruly.base.target import Target
 from unruly.stats import (
     Interval,
     TargetShare,
-    block_interval,
+    block_intervals,
     interval_of_ratio,
     target_share,
 )
@@ -91,26 +91,27 @@ class Tail:
 def over_limits(part: Part, target: Target) -> dict[tuple[str, str], Over]:
     """Count the requests over the target and over 100 ms, for each (cell, op) of a part."""
     frame = fetch(tail_tables.over_limits(part.rows, target.limit_ns, OUTLIER_NS))
-    names = part.names.set_index("number")
-    found = {}
-    for number, own in frame.groupby("number", sort=True):
-        counts = np.zeros((3, BLOCKS), dtype=np.int64)
-        counts[:, own["block"].to_numpy()] = own[["n", "late", "outliers"]].to_numpy().T
-        row = names.loc[number]
-        found[str(row["cell"]), str(row["op"])] = Over(*counts)
-    return found
+    counts = np.zeros((len(part.names), 3, BLOCKS), dtype=np.int64)
+    places = frame["number"].to_numpy(), frame["block"].to_numpy()
+    for kind, name in enumerate(("n", "late", "outliers")):
+        counts[places[0], kind, places[1]] = frame[name].to_numpy()
+    keys = zip(part.names["cell"], part.names["op"], strict=True)
+    return {
+        (str(cell), str(op)): Over(*own)
+        for (cell, op), own in zip(keys, counts, strict=True)
+        if own[0].any()
+    }
 
 
 def levels_of(
     buckets: NDArray[Any], counts: NDArray[Any], found: Mapping[str, Any]
 ) -> dict[str, BlockInterval]:
     """Return the block method's word on each far percentile; `found` has their exact values."""
-    return {
-        name: block_interval(
-            buckets, counts, p, estimate=found[name] if np.isfinite(found[name]) else None
-        )
-        for name, p in PERCENTILES.items()
+    exact = {
+        p: found[name] if np.isfinite(found[name]) else None for name, p in PERCENTILES.items()
     }
+    levels = block_intervals(buckets, counts, exact)
+    return {name: levels[p] for name, p in PERCENTILES.items()}
 
 
 def tails(

@@ -5,7 +5,13 @@ Every estimate is an `Interval`: a value with its uncertainty, level, effective 
 
 from unruly.stats.arrivals import Dispersion, Mmpp2, index_of_dispersion, mmpp2
 from unruly.stats.bins import BinQuantile, bin_count_above, bin_quantile, spread
-from unruly.stats.blocks import BlockInterval, blind_spot, block_interval, block_ladder
+from unruly.stats.blocks import (
+    BlockInterval,
+    blind_spot,
+    block_interval,
+    block_intervals,
+    block_ladder,
+)
 from unruly.stats.changes import ChangePoint, ChangePoints, change_points
 from unruly.stats.coincidence import Coincidence, coincidence
 from unruly.stats.comparison import (
@@ -117,6 +123,7 @@ __all__ = [
     "bin_quantile",
     "blind_spot",
     "block_interval",
+    "block_intervals",
     "block_ladder",
     "bucket_edges",
     "bucket_index",

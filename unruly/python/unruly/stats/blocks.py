@@ -15,7 +15,8 @@ The rules and their coverage tables: unruly/docs/methods/block-interval.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
@@ -43,6 +44,7 @@ MERGED_MOST = 20
 """Neighbouring blocks are merged in pairs until there are no more than these: 30 become 15."""
 BODY_MASSES = (0.5, 0.25)
 REJECTIONS_MAX = 60
+EDGES_AT_ONCE = 128
 UNSEEN_EPISODES = 3.7
 METHOD = "block design effect, Clopper-Pearson over bucket edges"
 DRIFTS = ("A2a", "A2b")
@@ -136,8 +138,22 @@ def block_interval(
 
     The p99 lies in the interval with at least 95 % confidence; the truth, 520 us, does.
     """
+    return block_intervals(buckets, counts, {p: estimate}, level=level)[p]
+
+
+def block_intervals(
+    buckets: ArrayLike,
+    counts: ArrayLike,
+    estimates: Mapping[float, float | None],
+    *,
+    level: float = 0.95,
+) -> dict[float, BlockInterval]:
+    """Return the `block_interval` of each p, given its exact quantile (ns), with shared work."""
     edges = _Edges.build(buckets, counts)
-    return _said(_Tail.of(edges, p, level), estimate, level, level)
+    return {
+        p: _said(_Tail.of(edges, p, level), estimate, level, level)
+        for p, estimate in estimates.items()
+    }
 
 
 def block_ladder(
@@ -197,12 +213,13 @@ def _said(tail: _Tail, estimate: float | None, level: float, promise_level: floa
     shown = estimate if estimate is not None else tail.estimate()
     abstained, reason, details = _abstention(tail, episodes)
     interval = promise = None
+    low = _least(tail.lower_bound(two_sided), shown)
     if abstained is None and shown is not None:
         n, high = tail.edges.n, _most(tail.upper_bound(two_sided), shown)
-        low = _least(tail.lower_bound(two_sided), shown)
         interval = Interval(shown, low, high, level, n, episodes, METHOD)
         one_sided = tail.at(1 - promise_level)
-        bound = _most(tail.upper_bound(one_sided), shown)
+        same = one_sided.alpha == two_sided.alpha
+        bound = high if same else _most(tail.upper_bound(one_sided), shown)
         if bound is not None:
             method = METHOD + ", one-sided"
             promise = Interval(shown, None, bound, promise_level, n, one_sided.episodes, method)
@@ -213,7 +230,7 @@ def _said(tail: _Tail, estimate: float | None, level: float, promise_level: floa
     return BlockInterval(
         interval,
         promise,
-        _least(tail.lower_bound(two_sided), shown),
+        low,
         episodes,
         two_sided.design_effect,
         tail.drift,
@@ -296,6 +313,21 @@ class _Edges:
         fourth = (squares * squares).sum(axis=1)
         return cls(index, total, excess, variance, fourth, lag, n, table.shape[1])
 
+    @cached_property
+    def latencies(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Lower and upper edge (ns) of each bucket."""
+        return bucket_edges(self.buckets)
+
+    @cached_property
+    def body(self) -> list[int]:
+        """The edges of the median and the p75."""
+        return [self.nearest(mass) for mass in BODY_MASSES]
+
+    @cached_property
+    def slow_body_drift(self) -> float:
+        """The larger lag-1 correlation of merged blocks at the edges of the body."""
+        return max(_merged_lag(self.excess[place]) for place in self.body)
+
     def nearest(self, mass: float) -> int:
         """The edge above which this share lies, as nearly as may be."""
         return int(np.abs(self.total - self.n * mass).argmin())
@@ -347,18 +379,18 @@ class _Tail:
     @property
     def body_drift(self) -> float:
         """The same at the median and the p75."""
-        return float(max(self.edges.lag[[self.edges.nearest(mass) for mass in BODY_MASSES]]))
+        return float(max(self.edges.lag[self.edges.body]))
 
     @property
     def slow_body_drift(self) -> float:
         """A2b: the same over merged blocks, which forget what lasts seconds and not a drift."""
-        return max(_merged_lag(self.edges.excess[self.edges.nearest(m)]) for m in BODY_MASSES)
+        return self.edges.slow_body_drift
 
     @property
     def follows(self) -> float:
         """A2b: how closely the tail moves with the median, from block to block."""
         tail = self.edges.excess[self.second]
-        median = self.edges.excess[self.edges.nearest(BODY_MASSES[0])]
+        median = self.edges.excess[self.edges.body[0]]
         size = float(np.sqrt((tail @ tail) * (median @ median)))
         return float(tail @ median) / size if size > 0 else 0.0
 
@@ -370,44 +402,53 @@ class _Tail:
 
     def upper_bound(self, level: _Level) -> float | None:
         """U: the outermost edge accepted, as the upper edge of the bucket above it; None is inf."""
-        _, edges = bucket_edges(self.edges.buckets)
-        accepted = self._p_low(level) >= level.alpha
-        if accepted[-1]:  # an empty tail (S = 0, c = c0) is not too few
+        _, edges = self.edges.latencies
+        size = edges.size
+        outermost = self.first
+        for end in range(size, self.first, -EDGES_AT_ONCE):
+            begin = max(self.first, end - EDGES_AT_ONCE)
+            accepted = np.flatnonzero(self._p_low(level, slice(begin, end)) >= level.alpha)
+            if accepted.size:
+                outermost = begin + int(accepted[-1])
+                break
+        if outermost == size - 1 and accepted.size:
+            # an empty tail (S = 0, c = c0) is not too few
             return None
-        beyond = np.flatnonzero(accepted)
         # narrower than a bucket: the edge just above q1's, not infinity
-        place = self.first + (int(beyond[-1]) if beyond.size else 0)
-        return _finite(edges[min(place + 1, self.edges.buckets.size - 1)])
+        return _finite(edges[min(outermost + 1, size - 1)])
 
     def lower_bound(self, level: _Level) -> float | None:
         """L: the lowest edge accepted, scanning down from q1; the bucket's lower edge."""
-        edges, _ = bucket_edges(self.edges.buckets)
-        accepted = self._p_high(level) >= level.alpha
+        edges, _ = self.edges.latencies
         found, rejected = self.first, 0
-        for place in range(self.first, -1, -1):
-            rejected = 0 if accepted[place] else rejected + 1
-            if accepted[place]:
-                found = place
-            if rejected >= REJECTIONS_MAX:
-                break
+        # the scan mostly ends long before the first edge, and a probability takes a microsecond
+        for end in range(self.first + 1, 0, -REJECTIONS_MAX):
+            begin = max(0, end - REJECTIONS_MAX)
+            accepted = (self._p_high(level, slice(begin, end)) >= level.alpha).tolist()
+            for place in range(end - 1, begin - 1, -1):
+                rejected = 0 if accepted[place - begin] else rejected + 1
+                if accepted[place - begin]:
+                    found = place
+                if rejected >= REJECTIONS_MAX:
+                    return _finite(edges[found])
         return _finite(edges[found])
 
     def estimate(self) -> float | None:
         """The geometric middle of the estimate's bucket."""
-        low, high = bucket_edges(self.edges.buckets)
+        low, high = self.edges.latencies
         return _finite(float(np.sqrt(low[self.first] * high[self.first])))
 
-    def _p_low(self, level: _Level) -> NDArray[np.float64]:
-        """Probability of at most this many above each edge from q1 up, were it the quantile."""
-        effects, total = level.effects[self.first :], self.edges.total[self.first :]
+    def _p_low(self, level: _Level, some_edges: slice) -> NDArray[np.float64]:
+        """Probability of at most this many above each of these edges, were it the quantile."""
+        effects, total = level.effects[some_edges], self.edges.total[some_edges]
         trials, successes = self.edges.n / effects, total / effects
         whole = successes >= trials
         rest = np.where(whole, 1.0, trials - successes)
         return np.where(whole, 1.0, 1 - special.betainc(successes + 1, rest, self.mass))
 
-    def _p_high(self, level: _Level) -> NDArray[np.float64]:
-        """Probability of at least this many above each edge up to q1, were it the quantile."""
-        effects, total = level.effects[: self.first + 1], self.edges.total[: self.first + 1]
+    def _p_high(self, level: _Level, some_edges: slice) -> NDArray[np.float64]:
+        """Probability of at least this many above each of these edges, were it the quantile."""
+        effects, total = level.effects[some_edges], self.edges.total[some_edges]
         trials, successes = self.edges.n / effects, total / effects
         none = successes <= 0
         some = np.where(none, 1.0, successes)

@@ -109,9 +109,11 @@ def dip_of(ordered: NDArray[np.float64]) -> float:
     """
     n = ordered.size
     best, low, high = 1.0, 0, n - 1
+    values = ordered.tolist()
+    # the least concave majorant is the minorant of the mirrored points
+    mirrored = (-ordered).tolist()
     while True:
-        below = _hull(ordered, low, high, convex=True)
-        above = _hull(ordered, low, high, convex=False)
+        below, above = _hull(values, low, high), _hull(mirrored, low, high)
         gap, left, right = _widest(ordered, below, above)
         if gap <= best:
             break
@@ -125,20 +127,18 @@ def dip_of(ordered: NDArray[np.float64]) -> float:
     return float(best / (2 * n))
 
 
-def _hull(ordered: NDArray[np.float64], low: int, high: int, *, convex: bool) -> NDArray[np.int64]:
-    """Corners of the greatest convex minorant, or least concave majorant, of points (x_i, i)."""
-    sign = 1.0 if convex else -1.0
-    held: list[int] = []
-    values = ordered.tolist()  # plain floats: numpy's scalars take five times as long
-    for place in range(low, high + 1):
+def _hull(values: list[float], low: int, high: int) -> NDArray[np.int64]:
+    """Corners of the greatest convex minorant of points (x_i, i); plain floats are the fastest."""
+    held = [low]
+    for place in range(low + 1, high + 1):
+        value = values[place]
         while len(held) > 1:
             first, second = held[-2], held[-1]
-            turn = (values[second] - values[first]) * (place - first) - (
-                values[place] - values[first]
-            ) * (second - first)
-            if sign * turn > 0:
+            base = values[first]
+            turn = (values[second] - base) * (place - first) - (value - base) * (second - first)
+            if turn > 0:
                 break
-            held.pop()
+            del held[-1]
         held.append(place)
     return np.array(held)
 

@@ -91,7 +91,8 @@ def loads(
     A leg of one request has no rate, and a cell of such legs is left out.
     """
     factors = context.factors
-    named = [cell for cell in factors if cell in set(legs["cell"])]
+    measured = set(legs["cell"])
+    named = [cell for cell in factors if cell in measured]
     if len(named) < 2 or len(named) > CELLS_MOST:
         return ()
     context.progress("loads")
