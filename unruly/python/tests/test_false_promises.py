@@ -31,8 +31,8 @@ KNOWN = {family.name: family for family in FAMILIES}
 
 
 def cell(name, seconds, p, runs=RUNS):
-    found, _ = study(KNOWN[name], seconds, runs, seed=5)
-    return next(it for it in found if it["p"] == p)
+    found = study(KNOWN[name], seconds, runs, seed=5)
+    return next(it for it in found.cells if it["p"] == p)
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
@@ -106,7 +106,7 @@ def test_the_step_chosen_after_seeing_the_data_is_wrong_no_more_often_than_a_fix
 
 
 def test_the_ladder_promises_a_tail_that_stays_while_the_body_drifts():
-    _, found = study(KNOWN["N2b"], 30, 20, seed=5)
+    found = study(KNOWN["N2b"], 30, 20, seed=5).ladder
     assert found["promised"] == 20
     assert found["steps"]["p50"]["promised"] == 0
     assert found["broken"] <= 2
