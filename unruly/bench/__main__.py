@@ -24,6 +24,7 @@ from bench import (
     stall,
     stores,
     streams,
+    tried,
 )
 
 PRODUCT = command.Product(
@@ -48,6 +49,7 @@ PRODUCT = command.Product(
         "fuzz-files": hardening.fuzz,
         "soak": hardening.soak,
         "false-promises": false_promises.run,
+        "false-tried": tried.run,
         "causes": causes.run,
         "causes-real": causes_real.run,
         "compare": compare.run,

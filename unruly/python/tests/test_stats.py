@@ -215,29 +215,60 @@ def test_a_wider_level_gives_a_wider_interval_that_encloses_the_estimate():
     assert wide.high - wide.low > narrow.high - narrow.low
 
 
-def test_the_design_effect_is_the_written_formula():
-    """Reference: interval-method.md section 1, computed step by step with scipy.stats."""
+def _levelled(rng, memory):
+    """Blocks of 500 values whose level follows an AR(1)."""
+    level = [rng.standard_normal()]
+    while len(level) < BLOCKS:
+        level.append(memory * level[-1] + np.sqrt(1 - memory**2) * rng.standard_normal())
+    values = rng.lognormal(12, 0.5, (BLOCKS, 500)) * np.exp(0.3 * np.array(level))[:, None]
+    index = stats.bucket_index(values)
+    buckets = np.unique(index)
+    return buckets, np.array([(index == bucket).sum(axis=1) for bucket in buckets])
+
+
+@pytest.mark.parametrize("kind", ["stalls", "level with a memory"])
+def test_the_design_effect_is_the_written_formula(kind):
+    """Reference: methods/block-interval.md, computed step by step with scipy.stats."""
     rng = np.random.default_rng(17)
-    buckets, counts = _histogram(*_simulate(rng, stalls_hz=2.0, duration=120.0), 120.0)
+    stalls = kind == "stalls"
+    buckets, counts = (
+        _histogram(*_simulate(rng, stalls_hz=2.0, duration=120.0), 120.0)
+        if stalls
+        else _levelled(rng, 0.6)
+    )
     above = counts[::-1].cumsum(axis=0)[::-1] - counts
     n, tail = counts.sum(), 0.01
     total = above.sum(axis=1)
 
+    def memory(place):
+        e = above[place] - counts.sum(axis=0) * total[place] / n
+        return (e[1:] * e[:-1]).sum() / (e**2).sum()
+
     def effect(place, alpha=0.025):
         e = above[place] - counts.sum(axis=0) * total[place] / n
-        v, k = (e**2).sum(), (e**4).sum()
-        r = (e[1:] * e[:-1]).sum() / v
-        c = v * BLOCKS / (BLOCKS - 1) / (total[place] * (1 - total[place] / n))
+        v, k, r = (e**2).sum(), (e**4).sum(), memory(place)
+        rr = np.clip(r + (1 + 4 * max(r, 0)) / BLOCKS, 0, 0.8)
+        f = (1 + rr) / (1 - rr)
+        seen = max(1 - (f - 1) / (BLOCKS - 1), 0.3)
+        c = v * BLOCKS / (BLOCKS - 1) / (total[place] * (1 - total[place] / n)) / seen
         nu = np.clip(2 * v**2 / (k - v**2 / BLOCKS), 1, BLOCKS - 1)
-        rr = np.clip(r + 1 / BLOCKS, 0, 0.8)
+        nu = max(nu * (1 - rr**2) / (1 + rr**2), 1)
         widened = (scipy_stats.t.ppf(1 - alpha, nu) / scipy_stats.norm.ppf(1 - alpha)) ** 2
-        return c * widened * (1 + rr) / (1 - rr)
+        return c * widened * f
 
     q1 = np.abs(total - n * tail).argmin()
     q2 = np.abs(total - 2 * n * tail).argmin()
+    assert stalls or min(memory(q1), memory(q2)) > 0.3
     found = stats.block_interval(buckets, counts, 0.99)
     assert found.design_effect == pytest.approx(max(1, effect(q1), effect(q2)), rel=1e-9)
     assert found.n_effective == pytest.approx(n * tail / found.design_effect, rel=1e-9)
+
+
+def test_few_blocks_with_a_memory_are_taken_to_show_at_least_a_third_of_their_variance():
+    counts = np.array([[900, 800, 600, 500], [100, 200, 400, 500]])
+    found = stats.block_interval([100, 200], counts, 0.7)
+    assert np.isfinite(found.design_effect)
+    assert found.n_effective > 0
 
 
 def test_the_blind_spot_is_the_published_one():

@@ -6,7 +6,8 @@ interval of the p99 covers the truth in 5 % of runs. What counts is the number o
 of values above an edge, relative to what independence would give, is the design effect; a
 Clopper-Pearson interval on n / design effect, inverted over the bucket edges, is the interval. The
 design effect is taken at the estimate and at twice its mass, and is inflated for its own degrees of
-freedom and the blocks' lag-1 correlation. The method abstains with fewer than 7 episodes (A1), when
+freedom and the blocks' lag-1 correlation; both are corrected for what a correlation hides from so
+few blocks. The method abstains with fewer than 7 episodes (A1), when
 the tail drifts (A2a), and when the body drifts and the tail follows it (A2b).
 
 The rules and their coverage tables: unruly/docs/methods/block-interval.md.
@@ -43,6 +44,10 @@ FOLLOWS_MAX = 0.36
 MERGED_MOST = 20
 """Neighbouring blocks are merged in pairs until there are no more than these: 30 become 15."""
 BODY_MASSES = (0.5, 0.25)
+MEMORY_MAX = 0.8
+"""Correlation of neighbouring blocks beyond which the design effect grows no more."""
+SEEN_MIN = 0.3
+"""Least share of the variance that blocks with a memory are taken to show; for few blocks."""
 REJECTIONS_MAX = 60
 EDGES_AT_ONCE = 128
 UNSEEN_EPISODES = 3.7
@@ -347,9 +352,15 @@ class _Edges:
         # blocks without spread of their own, and those past the bound, count as B - 1
         least = 2 * variance**2 / self.blocks
         freedom = np.clip(2 * variance**2 / np.maximum(spread, least), 1, self.blocks - 1)
-        memory = np.clip(self.lag + 1 / self.blocks, 0, 0.8)
+        # a correlation of few blocks is too low on average, the lower the stronger it is
+        missing = (1 + 4 * np.maximum(self.lag, 0)) / self.blocks
+        memory = np.clip(self.lag + missing, 0, MEMORY_MAX)
+        longer = (1 + memory) / (1 - memory)
+        # blocks with a memory lie closer to their own mean, and say less about their variance
+        seen = np.maximum(1 - (longer - 1) / (self.blocks - 1), SEEN_MIN)
+        freedom = np.maximum(freedom * (1 - memory**2) / (1 + memory**2), 1)
         widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
-        return np.where(varied, ratio * widened * (1 + memory) / (1 - memory), 0.0)
+        return np.where(varied, ratio / seen * widened * longer, 0.0)
 
 
 @dataclass(frozen=True)
