@@ -138,22 +138,21 @@ def _rank(n: int, p: float) -> int:
 
 def running_quantiles(table: Array, prefixes: NDArray[np.int64], p: float) -> Array:
     """Return the p-quantile of the first k values of each row, a column for each k."""
-    rows, length = table.shape
-    from_top = [int(k) - _rank(int(k), p) for k in prefixes]
-    kept = min(length, DEEPER * max(from_top))
+    length = table.shape[1]
+    from_top = prefixes - np.maximum(np.ceil(prefixes * p - 1e-9).astype(np.int64) - 1, 0)
+    kept = min(length, DEEPER * int(from_top.max()))
     place = np.argpartition(table, length - kept, axis=1)[:, length - kept :]
     held = np.take_along_axis(table, place, axis=1)
     order = np.argsort(-held, axis=1)
     place = np.take_along_axis(place, order, axis=1)
     held = np.take_along_axis(held, order, axis=1)
-    found = np.empty((rows, len(prefixes)))
-    for column, (k, wanted) in enumerate(zip(prefixes.tolist(), from_top, strict=True)):
-        seen = np.cumsum(place < k, axis=1, dtype=np.int32)
-        at = (seen >= wanted).argmax(axis=1)
-        found[:, column] = held[np.arange(rows), at]
-        # a prefix of small values has its quantile below what was sorted
-        for row in np.flatnonzero(seen[:, -1] < wanted):
-            found[row, column] = np.partition(table[row, :k], _rank(k, p))[_rank(k, p)]
+    seen = np.cumsum(place[None] < prefixes[:, None, None], axis=2, dtype=np.int32)
+    at = (seen >= from_top[:, None, None]).argmax(axis=2).T
+    found = np.take_along_axis(held, at, axis=1)
+    # a prefix of small values has its quantile below what was sorted
+    for column, row in np.argwhere(seen[:, :, -1] < from_top[:, None]):
+        rank = _rank(int(prefixes[column]), p)
+        found[row, column] = np.partition(table[row, : prefixes[column]], rank)[rank]
     return found
 
 

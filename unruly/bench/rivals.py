@@ -7,6 +7,7 @@ FQUEST can add a warning. FQUEST has a file of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -50,12 +51,17 @@ class Bounds:
         return None if self.low is None or self.high is None else self.high - self.low
 
 
+independent_ranks = cache(partial(quantile_ranks_iid, level=LEVEL))
+"""The ranks of n values and a p: those of one length serve all its runs."""
+
+
 def independent(ordered: Array, p: float) -> Bounds:
     """Return the two-sided order-statistic interval, as if requests were independent."""
-    low, high = quantile_ranks_iid(ordered.size, p, LEVEL)
-    return Bounds(*(float(ordered[rank - 1]) if rank else None for rank in (low, high)))
+    ranks = independent_ranks(ordered.size, p)
+    return Bounds(*(float(ordered[rank - 1]) if rank else None for rank in ranks))
 
 
+@cache
 def mlperf_over(n: int, p: float, confidence: float = MLPERF_CONFIDENCE) -> int:
     """Return how many of n queries may be over the bound of MLPerf's early stopping.
 
