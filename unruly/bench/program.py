@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 UNRULY = ROOT / "target" / "release" / "unruly"
+UNANALYSED = {"UNRULY_PYTHON": "/bin/true"}
+"""The environment in which a run is not analysed at its end."""
 
 DRIVE = """
 name = "bench"
@@ -68,16 +70,21 @@ class Trace:
         return json.loads((self.path / "manifest.json").read_text())
 
 
-def call(*words: str | Path, seconds: float = 300, fine: tuple[int, ...] = (0,)) -> str:
-    """Run the program; its standard output.
+def call(
+    *words: str | Path, seconds: float = 300, fine: tuple[int, ...] = (0,), analysed: bool = True
+) -> str:
+    """Run the program; return its standard output.
+
+    With ``analysed=False`` a measured run is not analysed at its end.
 
     Raises
     ------
     RuntimeError
         When it fails, with what it said.
     """
+    env = os.environ if analysed else os.environ | UNANALYSED
     done = subprocess.run(
-        [UNRULY, *words], capture_output=True, text=True, timeout=seconds, check=False
+        [UNRULY, *words], capture_output=True, text=True, timeout=seconds, check=False, env=env
     )
     if done.returncode not in fine:
         raise RuntimeError(f"unruly {words[0]}: exit {done.returncode}; {done.stderr.strip()}")
@@ -95,7 +102,7 @@ def measured(plan: str) -> Iterator[Trace]:
         file.write_text(plan)
         out = Path(folder, "run")
         words = [UNRULY, "run", file, "-q", "-o", out]
-        quiet = os.environ | {"UNRULY_PYTHON": "/bin/true"}
+        quiet = os.environ | UNANALYSED
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=600, check=False, env=quiet
         )
