@@ -56,6 +56,12 @@ RAMP = {
     },
 }  # fmt: skip
 ODD = "size=large load=high"
+IN_PARTS = [
+    {"started_ns": 10, "ended_ns": 20, "boot": "a"},
+    {"started_ns": 5_000_000_020, "ended_ns": None, "boot": "b", "changed": []},
+    {"started_ns": 9_000_000_000, "ended_ns": 9_000_000_010, "boot": "b",
+     "changed": ["the kernel was 1 and is 2"]},
+]  # fmt: skip
 RAISED = {
     "rate-not-reached": {**SMALL, "unsent": 900},
     "nothing-measured": {**SMALL, "warmup_s": 40, "duration_s": 0},
@@ -68,6 +74,7 @@ RAISED = {
     },
     "run-cut-off": {**SMALL, "status": "cut off"},
     "run-stopped": {**SMALL, "status": "stopped"},
+    "run-resumed": {**SMALL, "manifest": {"parts": IN_PARTS}},
     "failures": {**SMALL, "failed_share": 0.01},
     "steal-high": {**SMALL, "steal_share": 0.05},
     "samples-late": {**SMALL, "sampler_lag_ns": 400e6},
@@ -362,3 +369,19 @@ def test_what_there_is_too_little_of_is_told_before_what_only_goes_along(slow):
     )
     told = [it.evidence["metric"] for it in find(evidence) if it.code == "correlate"]
     assert told == ["run_queue_wait_ns", "rss_bytes"]
+
+
+def test_a_resumed_run_names_its_gaps_and_what_changed_between_its_parts() -> None:
+    def found(parts: list[dict[str, object]]) -> list[Finding]:
+        run = SimpleNamespace(manifest={"parts": parts})
+        (rule,) = [it for it in RULES if it.code == "run-resumed"]
+        return list(rule.find(SimpleNamespace(run=run)))
+
+    (told,) = found(IN_PARTS)
+    assert told.severity == "warns"
+    assert told.evidence["gaps_ns"] == [5_000_000_000, None]
+    assert told.evidence["restarts"] == 1
+    assert "the kernel was 1 and is 2" in told.text
+    (same,) = found(IN_PARTS[:2])
+    assert same.severity == "informs"
+    assert found(IN_PARTS[:1]) == []

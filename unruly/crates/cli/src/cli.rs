@@ -46,6 +46,7 @@ enum Verb {
     #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
         ("unruly run demo", "Run a shipped plan"),
         ("unruly run mine.toml -d 5min --set drive.rate=2k/s", "Run a plan file with other values"),
+        ("unruly run mine.toml --resume runs/mine", "Go on with a run that was interrupted"),
     ]))]
     Run {
         /// Plan file, or the name of a shipped plan
@@ -53,6 +54,12 @@ enum Verb {
         /// Run directory to make (default: runs/NAME-UTC)
         #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         output: Option<PathBuf>,
+        /// Run directory of an interrupted run of this plan, to measure what is left
+        #[arg(long, value_name = "DIR", conflicts_with = "output", value_hint = ValueHint::DirPath)]
+        resume: Option<PathBuf>,
+        /// Stop after the trial in which this time has passed; --resume measures the others
+        #[arg(long = "for", value_name = "TIME")]
+        limit: Option<DurationNs>,
         /// Measured time, instead of the plan's
         #[arg(short, long, value_name = "TIME")]
         duration: Option<String>,
@@ -72,7 +79,7 @@ enum Verb {
         /// Target that decides the exit code, instead of the plan's: "p99 < 20ms"; may be repeated
         #[arg(long, value_name = "TARGET")]
         slo: Vec<String>,
-        /// Write to a store that holds other data
+        /// Write to a store that holds other data; resume on another host or with another version
         #[arg(short, long)]
         yes: bool,
         /// File that holds the password or token of the store (default: UNRULY_PASSWORD has it)
@@ -214,6 +221,8 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Run {
             plan,
             output,
+            resume,
+            limit,
             duration,
             warmup,
             seed,
@@ -233,6 +242,8 @@ fn call(verb: Verb) -> Result<u8> {
             };
             let options = RunOptions {
                 output,
+                resume,
+                limit: limit.map(|it| Duration::from_nanos(it.0)),
                 quiet,
                 password: password_file.as_deref().map(password_of).transpose()?,
                 yes,

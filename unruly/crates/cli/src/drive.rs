@@ -238,6 +238,8 @@ impl DriveArguments {
         plan.run.slo = slos(&self.slo)?;
         let options = RunOptions {
             output: self.output,
+            resume: None,
+            limit: None,
             quiet: self.quiet,
             password,
             yes: self.yes,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use unruly_agent::{Job, JobKind, due_until};
-use unruly_trace::{Counts, DurationNs, Loss, Manifest, RunStatus, grouped};
+use unruly_trace::{Counts, DurationNs, Loss, Manifest, grouped};
 
 /// A process that ended before its time.
 #[derive(Debug)]
@@ -81,7 +81,9 @@ pub(super) fn tell_losses(directory: &Path, deaths: &[Death], losses: &[Loss]) -
         let loss = losses.iter().find(|it| it.stem == stem);
         let said = death.with_loss(counts.and_then(|it| it.counts.as_ref()), loss);
         let before = death.told();
-        for sentences in [&mut manifest.missing, &mut manifest.broken] {
+        let trials = manifest.trials.iter_mut();
+        let of_trials = trials.flat_map(|it| [&mut it.missing, &mut it.broken]);
+        for sentences in of_trials.chain([&mut manifest.missing, &mut manifest.broken]) {
             for sentence in sentences.iter_mut().filter(|it| **it == before) {
                 sentence.clone_from(&said);
             }
@@ -91,16 +93,3 @@ pub(super) fn tell_losses(directory: &Path, deaths: &[Death], losses: &[Loss]) -
     Ok(())
 }
 
-/// Notes the deaths of a trial: a run in which a process that measures died is not whole.
-pub(super) fn note(manifest: &mut Manifest, deaths: &[Death]) {
-    for death in deaths {
-        if death.breaks() {
-            manifest.broken.push(death.told());
-        } else {
-            manifest.missing.push(death.told());
-        }
-    }
-    if !manifest.broken.is_empty() {
-        manifest.status = RunStatus::Incomplete;
-    }
-}

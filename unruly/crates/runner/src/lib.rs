@@ -11,13 +11,16 @@ mod judge;
 mod jvm;
 mod loading;
 mod namespaces;
+mod part;
 mod process;
 mod processes;
 mod progress;
 mod quota;
 mod relay;
+mod resume;
 mod room;
 pub mod services;
+mod sweep;
 mod target;
 mod telling;
 mod trial;
@@ -26,27 +29,25 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use unruly_agent::JvmPlace;
 use unruly_load::{Driver, Settings, driver, foreign, introduce};
 use unruly_plan::{
     Cell as PlanCell, Drive, Load, Plan, Protocol, Secret, Store, Transport, mix, times_ns, utc,
 };
-use unruly_program::{host_of, noise, tool};
+use unruly_program::{noise, tool};
 use unruly_trace::{
-    Cell, ClockPair, Counts, DurationNs, Manifest, RunLock, RunStatus, SCHEMA_VERSION, recover,
+    Cell, ClockPair, Counts, DurationNs, Manifest, Part, RunLock, RunStatus, SCHEMA_VERSION,
 };
 
 use crate::services::library;
-use death::Death;
-use progress::Progress;
+use resume::{Ground, Resumed};
+use sweep::Sweep;
 pub use target::{ECHO, target};
-use trial::{Trial, TrialEnd};
 
 /// The times of a replay, kept beside the plan.
 const TIMES_FILE: &str = "times.txt";
@@ -59,11 +60,15 @@ const MEET_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct RunOptions {
     /// The run directory.
     pub output: Option<PathBuf>,
+    /// The directory of an interrupted run of the plan, to go on with.
+    pub resume: Option<PathBuf>,
+    /// The run stops after the trial in which this much time has passed.
+    pub limit: Option<Duration>,
     /// No progress.
     pub quiet: bool,
     /// What lets us into a store; the environment's, when absent.
     pub password: Option<Secret>,
-    /// Write to a store that holds other data.
+    /// Write to a store that holds other data, and resume a run that another host or version began.
     pub yes: bool,
     /// Words of the command line that repeats the run, without passwords; the manifest keeps them.
     pub command: Vec<String>,
@@ -83,53 +88,54 @@ pub(crate) struct Run {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// Measures a plan. Returns the run directory.
+/// Measures a plan, or what an earlier run of it has left to measure. Returns the run directory.
 ///
 /// # Errors
 ///
-/// When the run cannot start, or its counts do not add up.
+/// When the run cannot start or be resumed, or its counts do not add up.
 pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let mut cells = plan.cells()?;
     let times = read_times(plan)?;
+    let mut plan = plan.clone();
+    if times.is_some() {
+        set_times(&mut plan, TIMES_FILE);
+    }
+    let plan = &plan;
+    let resumed = match &options.resume {
+        Some(directory) => Some(Resumed::open(directory, &plan.to_toml(), times.as_deref())?),
+        None => None,
+    };
+    if let Some(directory) = options.resume.as_ref().filter(|_| is_complete(resumed.as_ref())) {
+        eprintln!("{}: complete already; nothing is left to measure", directory.display());
+        return Ok(directory.clone());
+    }
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
     meet(&cells, password.as_ref(), options.yes)?;
     let origin = ClockPair::now();
-    let id = format!("{}-{}", plan.name, utc(origin.wall_ns.0));
-    let directory = options
-        .output
-        .clone()
-        .unwrap_or_else(|| Path::new("runs").join(&id));
     let stop = stop_on_signals()?;
-    make_directory(&directory)?;
-    let lock = RunLock::take(&directory)?;
-    let mut plan = plan.clone();
-    if let Some(times) = times {
-        keep_times(&times, &mut plan, &mut cells, &directory)?;
-    }
-    let plan = &plan;
-    let text = plan.to_toml();
-    fs::write(directory.join("plan.toml"), &text).with_context(|| {
-        format!(
-            "{}: cannot write; wanted a writable directory; hint: -o",
-            directory.display()
-        )
-    })?;
-    let mut manifest = new_manifest(plan, &cells, &id, &text, origin);
-    manifest.command = Some(options.command.clone());
     let noise = noise();
     if let Some(warning) = noise.warning().filter(|_| !options.quiet) {
         eprintln!("{warning}");
     }
-    manifest.hosts.push(host_of("local", Some(noise.floor_ns)));
-    manifest.write(&directory)?;
-    Manifest::reserve(&directory)?;
+    let part = part::new(origin, noise.floor_ns, &cells)?;
+    let ground = match resumed {
+        Some(resumed) => resumed.begin(part, options.yes)?,
+        None => begin(plan, &cells, part, times.as_deref(), options)?,
+    };
+    if times.is_some() {
+        let kept = ground.directory.canonicalize()?.join(TIMES_FILE);
+        let kept = kept.display().to_string();
+        cells.iter_mut().for_each(|cell| set_times(&mut cell.plan, &kept));
+    }
+    ground.manifest.write(&ground.directory)?;
+    Manifest::reserve(&ground.directory)?;
 
     #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash")]
     let cookie = mix(plan.seed, origin.wall_ns.0.cast_unsigned()) as u32;
     let run = Run {
-        directory: directory.clone(),
-        id,
+        directory: ground.directory.clone(),
+        id: ground.manifest.run.clone(),
         library: libraries(&cells),
         jvm: jvm::find(),
         cells,
@@ -137,28 +143,46 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         password,
         stop,
     };
-    let mut deaths = Vec::new();
-    let measured = measure(plan, &run, &mut manifest, &mut deaths, options.quiet);
-    if let Err(error) = &measured {
-        if run.stop.load(Ordering::Relaxed) {
-            manifest.missing.push(format!("{error:#}"));
-            manifest.status = RunStatus::Stopped;
-        } else {
-            manifest.broken.push(format!("{error:#}"));
-            manifest.status = RunStatus::Incomplete;
-        }
+    Sweep::new(plan, &run, options).carry_out(ground)?;
+    Ok(run.directory)
+}
+
+fn is_complete(resumed: Option<&Resumed>) -> bool {
+    resumed.is_some_and(Resumed::is_complete)
+}
+
+/// Makes the directory of a run that begins.
+fn begin(
+    plan: &Plan,
+    cells: &[PlanCell],
+    part: Part,
+    times: Option<&str>,
+    options: &RunOptions,
+) -> Result<Ground> {
+    let id = format!("{}-{}", plan.name, utc(part.clock.wall_ns.0));
+    let made = options.output.clone();
+    let directory = made.unwrap_or_else(|| Path::new("runs").join(&id));
+    make_directory(&directory)?;
+    let lock = RunLock::take(&directory)?;
+    if let Some(times) = times {
+        // Kept with the run, so that it can be repeated from its directory.
+        fs::write(directory.join(TIMES_FILE), times)?;
     }
-    manifest.ended_ns = Some(ClockPair::now().column_ns());
-    let settled = manifest.settle();
-    manifest.write(&directory)?;
-    drop(lock);
-    measured?;
-    // Processes that died left spools; they are taken up now, so that the run is whole.
-    let recovery = recover(&directory)?;
-    death::tell_losses(&directory, &deaths, &recovery.losses)?;
-    Manifest::release(&directory);
-    settled?;
-    Ok(directory)
+    let text = plan.to_toml();
+    fs::write(directory.join("plan.toml"), &text).with_context(|| {
+        format!(
+            "{}: cannot write; wanted a writable directory; hint: -o",
+            directory.display()
+        )
+    })?;
+    let mut manifest = new_manifest(plan, cells, &id, &text, part);
+    manifest.command = Some(options.command.clone());
+    Ok(Ground {
+        directory,
+        lock,
+        manifest,
+        done: BTreeSet::new(),
+    })
 }
 
 /// Becomes true when somebody wants the run to end: by Ctrl-C, or by closing the terminal.
@@ -225,20 +249,10 @@ fn read_times(plan: &Plan) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Keeps the times with the run, so that it can be repeated from its directory.
-fn keep_times(text: &str, plan: &mut Plan, cells: &mut [PlanCell], directory: &Path) -> Result<()> {
-    let path = directory.canonicalize()?.join(TIMES_FILE);
-    fs::write(&path, text)?;
-    let set = |plan: &mut Plan, path: &str| {
-        if let Load::Drive(drive) = &mut plan.load {
-            drive.times = Some(path.to_owned());
-        }
-    };
-    set(plan, TIMES_FILE);
-    for cell in cells {
-        set(&mut cell.plan, &path.display().to_string());
+fn set_times(plan: &mut Plan, path: &str) {
+    if let Load::Drive(drive) = &mut plan.load {
+        drive.times = Some(path.to_owned());
     }
-    Ok(())
 }
 
 /// Whether the store of a drive is there, and its driver can do what the plan says.
@@ -284,61 +298,6 @@ fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) 
     anyhow::bail!("{url}: it holds other data, such as {found:?}; hint: {hint}")
 }
 
-/// Runs every trial. The manifest says what became of each.
-fn measure(
-    plan: &Plan,
-    run: &Run,
-    manifest: &mut Manifest,
-    deaths: &mut Vec<Death>,
-    quiet: bool,
-) -> Result<()> {
-    let order = plan.order();
-    let mut progress = Progress::new(plan, order.len(), quiet);
-    manifest.status = RunStatus::Complete;
-    for (number, (cell, repeat)) in order.into_iter().enumerate() {
-        let trial = Trial::new(run, cell, repeat, &progress)?;
-        // If the runner dies, this is how recovery knows who took part.
-        let known = manifest.processes.len();
-        manifest.processes.extend(trial.process_rows());
-        let begun = RunStatus::Running;
-        let status = std::mem::replace(&mut manifest.status, begun);
-        manifest.write(&run.directory)?;
-        manifest.status = status;
-        let TrialEnd {
-            processes,
-            hosts,
-            missing,
-            deaths: died,
-            broken,
-            stopped,
-            started_ns,
-        } = trial.run(number, &mut progress)?;
-        manifest.processes.truncate(known);
-        if number == 0 {
-            manifest.started_ns = started_ns;
-        }
-        manifest.processes.extend(processes);
-        manifest.missing.extend(missing);
-        manifest.broken.extend(broken);
-        death::note(manifest, &died);
-        deaths.extend(died);
-        for name in hosts {
-            if !manifest.hosts.iter().any(|host| host.name == name) {
-                let noise_floor_ns = manifest.hosts[0].noise_floor_ns;
-                manifest.hosts.push(host_of(&name, noise_floor_ns));
-            }
-        }
-        if stopped || run.stop.load(Ordering::Relaxed) {
-            if manifest.broken.is_empty() {
-                manifest.status = RunStatus::Stopped;
-            }
-            break;
-        }
-    }
-    progress.finish();
-    Ok(())
-}
-
 fn make_directory(directory: &Path) -> Result<()> {
     let path = directory.display();
     if directory.join(Manifest::FILE).exists() {
@@ -353,11 +312,10 @@ fn new_manifest(
     cells: &[PlanCell],
     id: &str,
     text: &str,
-    origin: ClockPair,
+    part: Part,
 ) -> Manifest {
     let trials = i64::try_from(cells.len() * usize::from(plan.run.repeat)).unwrap_or(i64::MAX);
     let duration_ns = i64::try_from(plan.run.duration.0).unwrap_or(i64::MAX);
-    let digest = Sha256::digest(text.as_bytes());
     Manifest {
         schema: SCHEMA_VERSION,
         run: id.to_owned(),
@@ -366,15 +324,15 @@ fn new_manifest(
         tool: tool(),
         command: None,
         target: Some(target(plan)),
-        plan_sha256: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        plan_sha256: part::digest(text),
         seed: plan.seed,
         status: RunStatus::Running,
-        started_ns: origin.column_ns(),
+        started_ns: part.started_ns,
         ended_ns: None,
         planned_ns: DurationNs(duration_ns.saturating_mul(trials)),
         missing: Vec::new(),
         broken: Vec::new(),
-        hosts: Vec::new(),
+        hosts: vec![part.host.clone()],
         cells: cells
             .iter()
             .map(|cell| Cell {
@@ -382,6 +340,8 @@ fn new_manifest(
                 factors: cell.factors.clone(),
             })
             .collect(),
+        parts: vec![part],
+        trials: Vec::new(),
         processes: Vec::new(),
         counts: Counts::default(),
     }

@@ -12,9 +12,11 @@ mod checksum;
 mod error;
 mod locks;
 mod manifest;
+mod part;
 mod record;
 mod recorder;
 mod recovery;
+mod remains;
 mod schema;
 mod segment;
 mod spool;
@@ -26,9 +28,11 @@ pub use locks::{RunLock, WriterLock};
 pub use manifest::{
     Cell, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
 };
+pub use part::{Part, TrialRecord};
 pub use record::{ErrorKind, Level, NULL_NS, Record, Status};
 pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};
-pub use recovery::{Loss, Recovery, grouped, recover};
+pub use recovery::{Loss, Recovery, grouped, recover, recover_locked};
+pub use remains::{TrialKey, damaged, remove_others, sync_folders};
 pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
 pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use unruly_time::{ColumnNs, DurationNs};
 
 use crate::error::TraceError;
+use crate::part::{Part, TrialRecord};
+use crate::remains::TrialKey;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -363,6 +365,12 @@ pub struct Manifest {
     pub hosts: Vec<Host>,
     /// The cells.
     pub cells: Vec<Cell>,
+    /// The parts of the run, one for each time that it was started or resumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+    /// The trials that were begun, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<TrialRecord>,
     /// The processes.
     pub processes: Vec<Process>,
     /// The conservation counts over all processes.
@@ -458,6 +466,14 @@ impl Manifest {
     /// Gives that room up: the last manifest is written.
     pub fn release(directory: &Path) {
         let _ = fs::remove_file(directory.join(RESERVE));
+    }
+
+    /// Returns the record of a trial by the numbers of its cell and repeat.
+    #[must_use]
+    pub fn trial_mut(&mut self, (cell, repeat): TrialKey) -> Option<&mut TrialRecord> {
+        let cell = &self.cells.get(cell)?.name;
+        let mut trials = self.trials.iter_mut();
+        trials.find(|it| it.cell == *cell && it.repeat == repeat)
     }
 
     /// Recomputes the totals from the processes and checks every sum.

@@ -11,6 +11,7 @@ use crate::error::TraceError;
 use crate::locks::{RunLock, WriterLock};
 use crate::manifest::{Counts, Manifest, RunStatus};
 use crate::record::{NULL_NS, Record};
+use crate::remains::trial_of;
 use crate::schema::Table;
 use crate::segment::read_counts;
 use crate::spool::{SpoolReader, as_unfinished, finish_spool, seal_spool, segment_path};
@@ -18,7 +19,7 @@ use crate::table_spool::seal_lines;
 use crate::tally_page::{self, LastTally};
 
 /// How long recovery waits for the writers. Processes whose runner died end within seconds.
-const WRITERS_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const WRITERS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What recovery did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -66,12 +67,22 @@ impl std::fmt::Display for Loss {
 ///
 /// When the directory is not a run, the run is still going on, or somebody still writes into it.
 pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
-    let mut manifest = Manifest::read(directory)?;
-    let told = || unnamed(&manifest, directory).is_empty() && leftovers(directory).is_empty();
-    if manifest.status != RunStatus::Running && told() {
+    if is_whole(&Manifest::read(directory)?, directory) {
         return Ok(Recovery::default());
     }
-    let _lock = RunLock::take(directory)?;
+    recover_locked(directory, &RunLock::take(directory)?)
+}
+
+/// Makes a run whole, as [`recover`] does, for a runner that holds the lock of the run.
+///
+/// # Errors
+///
+/// When the directory is not a run, or somebody still writes into it.
+pub fn recover_locked(directory: &Path, _lock: &RunLock) -> Result<Recovery, TraceError> {
+    let mut manifest = Manifest::read(directory)?;
+    if is_whole(&manifest, directory) {
+        return Ok(Recovery::default());
+    }
     let _alone = WriterLock::alone(directory, WRITERS_TIMEOUT)?;
     let mut recovery = Recovery::default();
     let mut ends = Ends::new();
@@ -103,6 +114,12 @@ pub fn recover(directory: &Path) -> Result<Recovery, TraceError> {
     Ok(recovery)
 }
 
+fn is_whole(manifest: &Manifest, directory: &Path) -> bool {
+    manifest.status != RunStatus::Running
+        && unnamed(manifest, directory).is_empty()
+        && leftovers(directory).is_empty()
+}
+
 /// Spools and temporary files, in a fixed order: those of requests last, so that what their spools say
 /// is still there when another table cannot be sealed.
 fn leftovers(directory: &Path) -> Vec<(Table, PathBuf)> {
@@ -123,7 +140,7 @@ fn leftovers(directory: &Path) -> Vec<(Table, PathBuf)> {
         .collect()
 }
 
-fn files_of(directory: &Path, table: Table) -> Vec<PathBuf> {
+pub(crate) fn files_of(directory: &Path, table: Table) -> Vec<PathBuf> {
     // What is linked here is somebody else's, and may be a pipe that never ends.
     let folder = directory.join(table.name());
     if !fs::symlink_metadata(&folder).is_ok_and(|it| it.is_dir()) {
@@ -249,21 +266,20 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
         let process = stem
             .rsplit_once("-c")
             .map_or(stem.as_str(), |(process, _)| process);
-        manifest
-            .missing
-            .push(format!("{process} did not end properly: {what}"));
+        let told = format!("{process} did not end properly: {what}");
+        note(manifest, stem, told);
         recovery.losses.extend(loss);
     }
     for problem in &recovery.problems {
         // a spool that stays is found again by every verb
         if !manifest.missing.contains(problem) {
-            manifest.missing.push(problem.clone());
+            let file = problem.split(": ").next().unwrap_or_default();
+            note(manifest, file.rsplit('/').next().unwrap_or_default(), problem.clone());
         }
     }
     for name in unnamed(manifest, directory) {
-        manifest.missing.push(format!(
-            "{name}: some of its records cannot be read and are not in this run; it is kept"
-        ));
+        let told = "some of its records cannot be read and are not in this run; it is kept";
+        note(manifest, &name, format!("{name}: {told}"));
     }
     if manifest.status == RunStatus::Running {
         manifest.status = RunStatus::CutOff;
@@ -276,12 +292,24 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
             .map(|end| end.last_row_ns)
             .max()
             .filter(|end_ns| *end_ns > ColumnNs(0));
+        if let Some(part) = manifest.parts.last_mut() {
+            part.status = RunStatus::CutOff;
+            part.ended_ns = manifest.ended_ns;
+        }
     }
     count_again(manifest, &found);
 }
 
+/// Notes what is absent, for the run and for the trial that the file belongs to.
+fn note(manifest: &mut Manifest, file: &str, told: String) {
+    if let Some(trial) = trial_of(file).and_then(|trial| manifest.trial_mut(trial)) {
+        trial.missing.push(told.clone());
+    }
+    manifest.missing.push(told);
+}
+
 /// The counts of each process by its stem, from the footers of its segments.
-fn counts_of(directory: &Path) -> BTreeMap<String, Counts> {
+pub(crate) fn counts_of(directory: &Path) -> BTreeMap<String, Counts> {
     let mut by_stem: BTreeMap<String, Counts> = BTreeMap::new();
     for path in files_of(directory, Table::Requests) {
         if let Some((_, counts)) = read_counts(&path) {

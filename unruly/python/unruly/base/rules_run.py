@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 from unruly.base import worked
 from unruly.base.model import Finding
@@ -160,7 +161,7 @@ def _run_stopped(analysis: Analysis) -> Iterator[Finding]:
     Means: All rows are there, and the counts hold. The results are valid for the measured time.
 
     Next: Do nothing if the run was long enough: the promise and its blind spot already use the
-    shorter length. Otherwise run it to its end.
+    shorter length. Otherwise `unruly run PLAN --resume DIR` measures the trials that are left.
 
     Numbers: `status` and `measured_ns` in `summary.json`; the planned time is in the evidence of
     the finding.
@@ -178,8 +179,57 @@ def _run_stopped(analysis: Analysis) -> Iterator[Finding]:
         f"It measured for {duration(measured)} of the {duration(planned)} planned. Its results are "
         f"valid for that time.",
         {"planned_ns": planned, "measured_ns": measured},
-        "Run it to its end if this was too short.",
+        "If this was too short, `unruly run PLAN --resume DIR` measures the rest.",
     )
+
+
+def _run_resumed(analysis: Analysis) -> Iterator[Finding]:
+    """The run was interrupted and resumed.
+
+    Example: the run was measured in 2 parts
+
+    Raised: The manifest has more than one part, because `unruly run --resume` continued the run.
+    The finding warns if a later part was measured on another host or with another version.
+
+    Means: Each trial was measured from its start to its end in one part. The trials of a repeat may
+    lie on both sides of a gap, in which the host may have changed its state. A difference between
+    two cells can then be a difference between two parts.
+
+    Next: Compare the cells repeat by repeat, and leave out the repeats that span a gap if they
+    stand out. Measure again without a gap if the finding warns.
+
+    Numbers: The lengths of the gaps and the changes are in the evidence of the finding. The
+    manifest has the times of each part and each trial.
+    """
+    parts = [it for it in analysis.run.manifest.get("parts") or [] if isinstance(it, dict)]
+    if len(parts) < 2:
+        return
+    changed = [str(it) for part in parts for it in part.get("changed") or []]
+    pairs = list(pairwise(parts))
+    gaps = [_gap_ns(before, after) for before, after in pairs]
+    boots = sum(before.get("boot") != after.get("boot") for before, after in pairs)
+    known = [gap for gap in gaps if gap is not None]
+    longest = f" The longest gap was {duration(max(known))}." if known else ""
+    restarts = f" The host was started again {count(boots)} times." if boots else ""
+    differ = f" Between the parts, {'; '.join(changed)}." if changed else ""
+    yield Finding(
+        "run-resumed",
+        "trust",
+        "warns" if changed else "informs",
+        4,
+        f"the run was measured in {count(len(parts))} parts",
+        f"It was interrupted and resumed.{longest}{restarts}{differ}",
+        {"parts": len(parts), "gaps_ns": gaps, "restarts": boots, "changed": changed},
+        "Compare cells within one repeat, and measure again without a gap if the host has changed.",
+    )
+
+
+def _gap_ns(before: dict[str, Any], after: dict[str, Any]) -> int | None:
+    """Return the time between two parts, or ``None`` if the first runner died before it knew."""
+    ended, started = before.get("ended_ns"), after.get("started_ns")
+    if not isinstance(ended, int) or not isinstance(started, int):
+        return None
+    return max(started - ended, 0)
 
 
 def _failures(analysis: Analysis) -> Iterator[Finding]:
@@ -259,6 +309,7 @@ RULES: Final = (
     Rule("run-incomplete", "trust", ("spoils",), _run_incomplete),
     Rule("run-cut-off", "trust", ("warns",), _run_cut_off),
     Rule("run-stopped", "trust", ("informs",), _run_stopped),
+    Rule("run-resumed", "trust", ("warns", "informs"), _run_resumed),
     Rule("failures", "trust", ("warns",), _failures, (worked,)),
     Rule("times-made-up", "trust", ("warns",), _times_made_up),
 )

@@ -55,7 +55,7 @@ pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The text of a service, by its name or from its file.
-fn text(name: &str) -> Result<String> {
+pub(crate) fn text(name: &str) -> Result<String> {
     let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
     if let Some((_, text)) = shipped {
         return Ok((*text).to_owned());

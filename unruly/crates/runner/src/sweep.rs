@@ -1,0 +1,207 @@
+//! The trials of a run, in the order of its seed. The manifest says after each one what is there, so
+//! that a run which is interrupted can be resumed.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::Result;
+use unruly_plan::Plan;
+use unruly_program::host_of;
+use unruly_trace::{
+    ClockPair, Manifest, RunStatus, TrialKey, TrialRecord, recover_locked, sync_folders,
+};
+
+use crate::death::{self, Death};
+use crate::progress::Progress;
+use crate::resume::{Ground, own_plan};
+use crate::trial::{Trial, TrialEnd};
+use crate::{Run, RunOptions};
+
+/// A run that is being carried out.
+pub(crate) struct Sweep<'a> {
+    plan: &'a Plan,
+    run: &'a Run,
+    options: &'a RunOptions,
+    started: Instant,
+    progress: Progress,
+    deaths: Vec<Death>,
+    /// A person, a fatal finding or the time limit ended it.
+    stopped: bool,
+}
+
+impl<'a> Sweep<'a> {
+    pub(crate) fn new(plan: &'a Plan, run: &'a Run, options: &'a RunOptions) -> Self {
+        Self {
+            plan,
+            run,
+            options,
+            started: Instant::now(),
+            progress: Progress::new(plan, plan.order().len(), options.quiet),
+            deaths: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    /// Measures the trials that are not done, and makes the run whole.
+    pub(crate) fn carry_out(mut self, ground: Ground) -> Result<()> {
+        let Ground {
+            directory,
+            lock,
+            mut manifest,
+            done,
+        } = ground;
+        let order = self.plan.order();
+        let left = order.iter().enumerate();
+        let left = left.filter(|(_, trial)| !done.contains(trial));
+        let left: Vec<(usize, TrialKey)> = left.map(|(number, trial)| (number, *trial)).collect();
+        let measured = self.measure(&left, &mut manifest);
+        self.progress.finish();
+        self.note_end(&mut manifest, order.len());
+        let settled = manifest.settle();
+        manifest.write(&directory)?;
+        // Processes that died left spools; they are taken up now, so that the run is whole.
+        let recovery = recover_locked(&directory, &lock)?;
+        drop(lock);
+        death::tell_losses(&directory, &self.deaths, &recovery.losses)?;
+        self.hint(&manifest, order.len());
+        Manifest::release(&directory);
+        // A sweep that was stopped between two trials is as good as one stopped in a trial.
+        if !self.stopped || complete(&manifest) == 0 {
+            measured?;
+        }
+        settled?;
+        Ok(())
+    }
+
+    /// Measures trials, each with its number in the run.
+    fn measure(&mut self, left: &[(usize, TrialKey)], manifest: &mut Manifest) -> Result<()> {
+        for (place, (number, trial)) in left.iter().enumerate() {
+            let passed = |limit| self.started.elapsed() >= limit;
+            if self.stopped || place > 0 && self.options.limit.is_some_and(passed) {
+                self.stopped = true;
+                break;
+            }
+            self.begin(*trial, manifest);
+            let measured = self.measure_one(*number, *trial, manifest);
+            self.stopped |= self.run.stop.load(Ordering::Relaxed);
+            if let Err(error) = &measured {
+                self.give_up(manifest, &format!("{error:#}"));
+            }
+            measured?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, (cell, repeat): TrialKey, manifest: &mut Manifest) {
+        manifest.trials.push(TrialRecord {
+            cell: self.run.cells[cell].name.clone(),
+            repeat,
+            part: manifest.parts.len().saturating_sub(1),
+            started_ns: ClockPair::now().column_ns(),
+            ended_ns: None,
+            status: RunStatus::Running,
+            missing: Vec::new(),
+            broken: Vec::new(),
+        });
+    }
+
+    fn measure_one(
+        &mut self,
+        number: usize,
+        (cell, repeat): TrialKey,
+        manifest: &mut Manifest,
+    ) -> Result<()> {
+        let trial = Trial::new(self.run, cell, repeat, &self.progress)?;
+        // If the runner dies, this is how recovery knows who took part.
+        let known = manifest.processes.len();
+        manifest.processes.extend(trial.process_rows());
+        manifest.write(&self.run.directory)?;
+        let end = trial.run(number, &mut self.progress)?;
+        manifest.processes.truncate(known);
+        self.note(end, manifest);
+        // The manifest names a trial only when its files outlast a crash of the machine.
+        sync_folders(&self.run.directory)?;
+        manifest.write(&self.run.directory)?;
+        Ok(())
+    }
+
+    /// Notes what became of a trial: one in which a process that measures died is not whole.
+    fn note(&mut self, end: TrialEnd, manifest: &mut Manifest) {
+        self.stopped |= end.stopped;
+        manifest.processes.extend(end.processes);
+        for name in end.hosts {
+            if !manifest.hosts.iter().any(|host| host.name == name) {
+                let noise_floor_ns = manifest.hosts[0].noise_floor_ns;
+                manifest.hosts.push(host_of(&name, noise_floor_ns));
+            }
+        }
+        if let Some(record) = manifest.trials.last_mut() {
+            let (breaks, rest): (Vec<_>, Vec<_>) = end.deaths.iter().partition(|it| it.breaks());
+            record.missing = end.missing;
+            record.missing.extend(rest.into_iter().map(Death::told));
+            record.broken = end.broken;
+            record.broken.extend(breaks.into_iter().map(Death::told));
+            record.started_ns = end.started_ns;
+            record.ended_ns = Some(ClockPair::now().column_ns());
+            record.status = match (record.broken.is_empty(), end.stopped) {
+                (false, _) => RunStatus::Incomplete,
+                (true, true) => RunStatus::Stopped,
+                (true, false) => RunStatus::Complete,
+            };
+            manifest.missing.extend(record.missing.iter().cloned());
+            manifest.broken.extend(record.broken.iter().cloned());
+        }
+        self.deaths.extend(end.deaths);
+        let starts = manifest.trials.iter().map(|it| it.started_ns);
+        manifest.started_ns = starts.min().unwrap_or(manifest.started_ns);
+    }
+
+    /// Notes why the last trial could not go on.
+    fn give_up(&self, manifest: &mut Manifest, why: &str) {
+        let Some(record) = manifest.trials.last_mut() else {
+            return;
+        };
+        if self.stopped {
+            record.status = RunStatus::Stopped;
+            record.missing.push(why.to_owned());
+            manifest.missing.push(why.to_owned());
+        } else {
+            record.status = RunStatus::Incomplete;
+            record.broken.push(why.to_owned());
+            manifest.broken.push(why.to_owned());
+        }
+    }
+
+    fn note_end(&self, manifest: &mut Manifest, planned: usize) {
+        let complete = complete(manifest);
+        manifest.status = if !manifest.broken.is_empty() {
+            RunStatus::Incomplete
+        } else if complete < planned {
+            RunStatus::Stopped
+        } else {
+            RunStatus::Complete
+        };
+        if complete < planned && planned > 1 {
+            let told = format!("{complete} of {planned} trials are measured");
+            manifest.missing.push(told);
+        }
+        manifest.ended_ns = Some(ClockPair::now().column_ns());
+        if let Some(part) = manifest.parts.last_mut() {
+            part.status = manifest.status;
+            part.ended_ns = manifest.ended_ns;
+        }
+    }
+
+    /// Says how the trials that are left can be measured.
+    fn hint(&self, manifest: &Manifest, planned: usize) {
+        let complete = complete(manifest);
+        if complete < planned && planned > 1 && !self.options.quiet {
+            let resume = own_plan(&self.run.directory);
+            eprintln!("{complete} of {planned} trials are measured; hint: to go on, {resume}");
+        }
+    }
+}
+
+fn complete(manifest: &Manifest) -> usize {
+    manifest.trials.iter().filter(|it| it.is_complete()).count()
+}
