@@ -18,7 +18,7 @@ use unruly_runner::{RunOptions, services, target};
 use crate::concealed::{command, conceal};
 use crate::drive::DriveArguments;
 use crate::slos::slos;
-use crate::{help, shipped};
+use crate::{help, service_parameters, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
 const EXIT_FINDING: u8 = 1;
@@ -130,6 +130,7 @@ enum Verb {
     #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly services redis", "Print the file of a shipped service"),
         ("unruly services show redis ./mine.toml", "Print the parameters of two services"),
+        ("unruly services show etcd --json", "Print them as JSON"),
         ("unruly services install redis etcd", "Fetch the packages of two services now"),
     ]))]
     Services {
@@ -138,6 +139,9 @@ enum Verb {
         /// Services to show or install, after the word
         #[arg(value_name = "SERVICE")]
         more: Vec<String>,
+        /// Print JSON instead of text, after the word show
+        #[arg(long)]
+        json: bool,
     },
     /// Print the completion script of a shell
     #[command(after_help = ending("0 done, 2 an error", &[
@@ -254,14 +258,14 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Drive(arguments) => {
             let (plan, options) = arguments.plan()?;
             if !options.quiet {
-                let _ = writeln!(std::io::stderr().lock(), "{}", target(&plan));
+                let _ = writeln!(std::io::stderr().lock(), "{}", target(&plan, 1));
             }
             measure(&plan, &options)
         }
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
-        Verb::Services { name, more } => services(name.as_deref(), &more),
+        Verb::Services { name, more, json } => services(name.as_deref(), &more, json),
         Verb::Completions { shell } => {
             std::io::stdout().write_all(&help::completions::<Arguments>(shell))?;
             Ok(0)
@@ -476,7 +480,11 @@ fn plans(name: Option<&str>) -> Result<u8> {
     Ok(0)
 }
 
-fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
+fn services(name: Option<&str>, more: &[String], json: bool) -> Result<u8> {
+    anyhow::ensure!(
+        !json || name == Some("show"),
+        "--json: only show prints JSON; hint: unruly services show redis --json"
+    );
     match name {
         None => {
             for (name, _) in services::shipped() {
@@ -488,8 +496,16 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
                 !more.is_empty(),
                 "services show: no service is named; hint: unruly services show redis"
             );
-            for name in more {
-                say(&parameters(name, &services::service(name)?))?;
+            let files = more
+                .iter()
+                .map(|name| Ok((name.as_str(), services::service(name)?)));
+            let files: Vec<(&str, ServiceFile)> = files.collect::<Result<_>>()?;
+            if json {
+                say(&service_parameters::json(&files)?)?;
+            } else {
+                for (name, file) in &files {
+                    say(&service_parameters::table(name, file))?;
+                }
             }
         }
         Some("install") => {
@@ -502,27 +518,6 @@ fn services(name: Option<&str>, more: &[String]) -> Result<u8> {
         Some(name) => say(services::shipped_text(name)?)?,
     }
     Ok(0)
-}
-
-/// Returns a table of the parameters of a service.
-fn parameters(name: &str, service: &ServiceFile) -> String {
-    let mut text = format!("{name}: {}", service.about);
-    if service.parameters.is_empty() {
-        text += "\n  it has no parameters";
-    }
-    let rows = service.parameters.iter().map(|it| {
-        let default = it.default.to_string();
-        [it.name.clone(), default, it.allowed(), it.help.clone()]
-    });
-    let head = ["parameter", "default", "values", "meaning"].map(str::to_owned);
-    let rows: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2)];
-    for [name, default, values, help] in rows.iter().filter(|_| rows.len() > 1) {
-        let [one, two, three] = widths;
-        text += &format!("\n  {name:<one$}  {default:<two$}  {values:<three$}  {help}");
-    }
-    text
 }
 
 /// Prints a line on standard output. A reader that has gone (`| head`) is no error.

@@ -238,12 +238,11 @@ impl DriveArguments {
         plan.run.slo = slos(&self.slo)?;
         let options = RunOptions {
             output: self.output,
-            resume: None,
-            limit: None,
             quiet: self.quiet,
             password,
             yes: self.yes,
             command: command(std::env::args_os()),
+            ..RunOptions::default()
         };
         Ok((plan, options))
     }
@@ -356,7 +355,7 @@ mod tests {
         );
         assert!(!found.to_toml().contains("secret"));
         assert_eq!(
-            target(&found),
+            target(&found, 1),
             "redis://me@h:1: 16 clients, 10k/s, evenly; write then read, 5 keys, values of 1KB; 60s after 2s of warm-up"
         );
     }
@@ -365,7 +364,7 @@ mod tests {
     fn an_http_server_is_only_read_unless_writing_is_asked_for() {
         let (found, _) = plan(&["http://h/one", "-c", "2", "--expect", "404"]).unwrap();
         assert_eq!(
-            target(&found),
+            target(&found, 1),
             "http://h/one: 2 clients, as fast as replies come; read; 30s after 2s of warm-up"
         );
         let said = plan(&["http://h/{key}"]).unwrap_err().to_string();

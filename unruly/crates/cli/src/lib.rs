@@ -6,5 +6,6 @@ mod concealed;
 mod drive;
 mod help;
 mod python_verbs;
+mod service_parameters;
 mod shipped;
 mod slos;

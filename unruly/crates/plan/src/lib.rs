@@ -70,8 +70,8 @@ pub use portion::Portion;
 pub use random::mix;
 pub use secret::{Secret, shown};
 pub use service::{
-    GoProgram, Parameter, ParameterValue, Service, ServiceFile, ServicePlace, ServicePlaces,
-    ServiceProcess, ServiceStep, Stage, Template,
+    GoProgram, Impossible, Parameter, ParameterValue, Service, ServiceFile, ServicePlace,
+    ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,
 };
 pub use slo::{Slo, SloError};
 pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};

@@ -21,6 +21,8 @@ pub const MAX_WARMUP: DurationNs = DurationNs(DAY_NS);
 pub const MAX_REPEAT: u16 = 1_000;
 /// Most cells of a matrix: at a second each, close to three hours.
 pub const MAX_CELLS: usize = 10_000;
+/// Most steps of a template of a service: a thousand for each process that there may be, ten times.
+pub const MAX_TEMPLATE_STEPS: u64 = 1_000_000;
 /// Most agents of a mesh: each is a process of this machine.
 pub const MAX_AGENTS: u16 = 1_000;
 /// Shortest period of a mesh: below it the pacing itself would be measured.

@@ -63,13 +63,13 @@ impl Plan {
         Ok(cells)
     }
 
-    /// Which cell runs when: each repeat holds every cell once, shuffled by the seed, so that
-    /// the drift of a machine does not pass for an effect of a factor.
+    /// Which of so many cells runs when: each repeat holds every cell once, shuffled by the seed, so
+    /// that the drift of a machine does not pass for an effect of a factor.
     #[must_use]
-    pub fn order(&self) -> Vec<(usize, u16)> {
+    pub fn order(&self, cells: usize) -> Vec<(usize, u16)> {
         let mut order = Vec::new();
         for repeat in 0..self.run.repeat {
-            let mut cells: Vec<usize> = (0..self.cell_count()).collect();
+            let mut cells: Vec<usize> = (0..cells).collect();
             Random::new(Purpose::Order, self.seed, repeat.into()).shuffle(&mut cells);
             order.extend(cells.into_iter().map(|cell| (cell, repeat)));
         }

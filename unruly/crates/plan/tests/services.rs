@@ -148,3 +148,65 @@ proptest! {
         prop_assert_eq!(Plan::parse("again", &plan.to_toml()), Ok(plan));
     }
 }
+
+/// A file whose copies are at most its nodes, with this table for the copies.
+fn copies(table: &str) -> Result<ServiceFile, PlanError> {
+    let text = format!(
+        "about = \"a\"\nurl = \"{{{{ nodes }}}} {{{{ copies }}}}\"\n\
+         parameters.nodes = {{ default = 3, least = 1, most = 9, help = \"nodes\" }}\n\
+         parameters.copies = {{ {table}, help = \"copies\" }}\n\
+         [[process]]\nname = \"a\"\ncommand = [\"a\"]\n"
+    );
+    ServiceFile::parse("store", &text)
+}
+
+#[test]
+fn a_parameter_is_not_above_the_one_that_bounds_it() {
+    let file = copies("default = 3, least = 1, most = 9, at_most = \"nodes\"").unwrap();
+    let of_plan = |lines| file.with(&plan(lines).service);
+    for (lines, wanted) in [
+        ("[service]\nnodes = 2", 2),
+        ("[service]\nnodes = 5", 3),
+        ("[service]\nnodes = 5\ncopies = 5", 5),
+    ] {
+        let service = of_plan(lines).unwrap();
+        assert_eq!(
+            service.parameters["copies"].to_string(),
+            wanted.to_string(),
+            "{lines}"
+        );
+    }
+    let told = of_plan("[service]\nnodes = 2\ncopies = 3").unwrap_err();
+    let wanted =
+        "plan.toml:11: copies is 3 and nodes is 2; must be at most nodes; hint: copies = 2";
+    assert_eq!(told.to_string(), wanted);
+}
+
+#[test]
+fn a_bound_that_is_no_parameter_of_the_kind_is_an_error_of_the_file() {
+    for (table, wanted) in [
+        (
+            "default = 3, least = 1, most = 9, at_most = \"node\"",
+            "store:4: at_most is \"node\"; must be another parameter; hint: did you mean nodes",
+        ),
+        (
+            "default = \"1GB\", least = \"1GB\", most = \"2GB\", at_most = \"nodes\"",
+            "store:4: at_most is \"nodes\"; must be a parameter of the same kind, without at_most; hint: remove at_most",
+        ),
+        (
+            "default = 4, least = 1, most = 9, at_most = \"nodes\"",
+            "store:4: copies is 4 and nodes is 3 by default; must be at most that; hint: default = 3",
+        ),
+    ] {
+        assert_eq!(copies(table).expect_err(wanted).to_string(), wanted);
+    }
+}
+
+#[test]
+fn a_template_that_does_not_end_is_refused_with_its_line() {
+    let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
+    let text = SERVICE.replace("url = \"", &format!("url = \"{endless}"));
+    let told = ServiceFile::parse("pool", &text).unwrap_err().to_string();
+    let wanted = "pool:3: it takes more than 1000000 steps; must be a template that ends; hint: use fewer or shorter loops";
+    assert_eq!(told, wanted);
+}

@@ -92,4 +92,3 @@ pub(super) fn tell_losses(directory: &Path, deaths: &[Death], losses: &[Loss]) -
     manifest.write(directory)?;
     Ok(())
 }
-

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
-use unruly_plan::{DEFAULT_QUOTA_PERIOD, DurationNs, Fault, FaultKind};
+use unruly_plan::{DurationNs, Fault, FaultKind};
 use unruly_trace::{MonoNs, monotonic};
 
 use super::progress::Progress;
@@ -135,7 +135,7 @@ impl Trial<'_> {
             FaultKind::Busy { .. } => {}
             FaultKind::Quota { cores } => {
                 let pid = self.processes.pid_of(process).unwrap_or(0);
-                active.quota = Some(Quota::set(&[pid], cores, DEFAULT_QUOTA_PERIOD)?);
+                active.quota = Some(Quota::set(&[pid], cores, self.plan.quota_period)?);
             }
             FaultKind::Network(network) => {
                 if let Some(relay) = self.processes.relay(process) {

@@ -94,7 +94,7 @@ pub(crate) struct Run {
 ///
 /// When the run cannot start or be resumed, or its counts do not add up.
 pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
-    let mut cells = plan.cells()?;
+    let (mut cells, left_out) = possible(plan.cells()?)?;
     let times = read_times(plan)?;
     let mut plan = plan.clone();
     if times.is_some() {
@@ -105,9 +105,19 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         Some(directory) => Some(Resumed::open(directory, &plan.to_toml(), times.as_deref())?),
         None => None,
     };
-    if let Some(directory) = options.resume.as_ref().filter(|_| is_complete(resumed.as_ref())) {
-        eprintln!("{}: complete already; nothing is left to measure", directory.display());
+    if let Some(directory) = options
+        .resume
+        .as_ref()
+        .filter(|_| is_complete(resumed.as_ref()))
+    {
+        eprintln!(
+            "{}: complete already; nothing is left to measure",
+            directory.display()
+        );
         return Ok(directory.clone());
+    }
+    for told in left_out.iter().filter(|_| !options.quiet) {
+        eprintln!("left out: {told}");
     }
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
@@ -119,15 +129,18 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         eprintln!("{warning}");
     }
     let part = part::new(origin, noise.floor_ns, &cells)?;
-    let ground = match resumed {
+    let mut ground = match resumed {
         Some(resumed) => resumed.begin(part, options.yes)?,
         None => begin(plan, &cells, part, times.as_deref(), options)?,
     };
     if times.is_some() {
         let kept = ground.directory.canonicalize()?.join(TIMES_FILE);
         let kept = kept.display().to_string();
-        cells.iter_mut().for_each(|cell| set_times(&mut cell.plan, &kept));
+        cells
+            .iter_mut()
+            .for_each(|cell| set_times(&mut cell.plan, &kept));
     }
+    ground.manifest.left_out = left_out;
     ground.manifest.write(&ground.directory)?;
     Manifest::reserve(&ground.directory)?;
 
@@ -149,6 +162,21 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
 
 fn is_complete(resumed: Option<&Resumed>) -> bool {
     resumed.is_some_and(Resumed::is_complete)
+}
+
+/// Leaves out the cells that cannot be measured. Returns the others, and a sentence about each.
+fn possible(cells: Vec<PlanCell>) -> Result<(Vec<PlanCell>, Vec<String>)> {
+    let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    for cell in cells {
+        match services::impossible(&cell)? {
+            Some(told) => left_out.push(format!("cell {:?}: {told}", cell.name)),
+            None => kept.push(cell),
+        }
+    }
+    if let Some(told) = left_out.first().filter(|_| kept.is_empty()) {
+        anyhow::bail!("[matrix] has no cell that can be measured: {told}; hint: add other values");
+    }
+    Ok((kept, left_out))
 }
 
 /// Makes the directory of a run that begins.
@@ -307,13 +335,7 @@ fn make_directory(directory: &Path) -> Result<()> {
         .with_context(|| format!("{path}: cannot be made; wanted a writable place; hint: -o"))
 }
 
-fn new_manifest(
-    plan: &Plan,
-    cells: &[PlanCell],
-    id: &str,
-    text: &str,
-    part: Part,
-) -> Manifest {
+fn new_manifest(plan: &Plan, cells: &[PlanCell], id: &str, text: &str, part: Part) -> Manifest {
     let trials = i64::try_from(cells.len() * usize::from(plan.run.repeat)).unwrap_or(i64::MAX);
     let duration_ns = i64::try_from(plan.run.duration.0).unwrap_or(i64::MAX);
     Manifest {
@@ -323,7 +345,7 @@ fn new_manifest(
         tag: plan.tag.clone(),
         tool: tool(),
         command: None,
-        target: Some(target(plan)),
+        target: Some(target(plan, cells.len())),
         plan_sha256: part::digest(text),
         seed: plan.seed,
         status: RunStatus::Running,
@@ -340,6 +362,7 @@ fn new_manifest(
                 factors: cell.factors.clone(),
             })
             .collect(),
+        left_out: Vec::new(),
         parts: vec![part],
         trials: Vec::new(),
         processes: Vec::new(),

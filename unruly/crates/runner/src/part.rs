@@ -65,16 +65,40 @@ fn service_digests(cells: &[Cell]) -> Result<BTreeMap<String, String>> {
 pub(crate) fn changes(before: &Part, now: &Part) -> Vec<String> {
     let mut told = Vec::new();
     let version = |part: &Part| format!("{} ({})", part.tool.version, part.tool.commit);
-    note(&mut told, "unruly", Some(&version(before)), Some(&version(now)));
-    note(&mut told, "the machine", before.machine.as_ref(), now.machine.as_ref());
+    note(
+        &mut told,
+        "unruly",
+        Some(&version(before)),
+        Some(&version(now)),
+    );
+    note(
+        &mut told,
+        "the machine",
+        before.machine.as_ref(),
+        now.machine.as_ref(),
+    );
     let (old, new) = (&before.host, &now.host);
-    note(&mut told, "the processor", old.cpu_model.as_ref(), new.cpu_model.as_ref());
+    note(
+        &mut told,
+        "the processor",
+        old.cpu_model.as_ref(),
+        new.cpu_model.as_ref(),
+    );
     note(&mut told, "the number of cores", old.cores, new.cores);
-    note(&mut told, "the kernel", old.kernel.as_ref(), new.kernel.as_ref());
+    note(
+        &mut told,
+        "the kernel",
+        old.kernel.as_ref(),
+        new.kernel.as_ref(),
+    );
     let clocks = (old.clock_source.as_ref(), new.clock_source.as_ref());
     note(&mut told, "the clock source", clocks.0, clocks.1);
     let memory = (old.memory_bytes, new.memory_bytes);
-    if !memory.0.zip(memory.1).is_some_and(|(old, new)| is_near(old, new)) {
+    if !memory
+        .0
+        .zip(memory.1)
+        .is_some_and(|(old, new)| is_near(old, new))
+    {
         note(&mut told, "the memory in bytes", memory.0, memory.1);
     }
     told
@@ -86,10 +110,72 @@ fn is_near(old: i64, new: i64) -> bool {
 }
 
 /// What one of both does not know is not compared.
-fn note<T: Display + PartialEq>(told: &mut Vec<String>, what: &str, old: Option<T>, new: Option<T>) {
+fn note<T: Display + PartialEq>(
+    told: &mut Vec<String>,
+    what: &str,
+    old: Option<T>,
+    new: Option<T>,
+) {
     if let (Some(old), Some(new)) = (old, new)
         && old != new
     {
         told.push(format!("{what} was {old} and is {new}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unruly_trace::{Host, MonoNs, Tool, WallNs};
+
+    use super::*;
+
+    fn part() -> Part {
+        Part {
+            started_ns: unruly_trace::ColumnNs(0),
+            ended_ns: None,
+            status: RunStatus::Stopped,
+            tool: Tool {
+                version: "1.0.0".to_owned(),
+                commit: "abc".to_owned(),
+            },
+            boot: Some("first".to_owned()),
+            clock: ClockPair {
+                mono_ns: MonoNs(0),
+                wall_ns: WallNs(0),
+            },
+            machine: None,
+            host: Host {
+                cores: Some(2),
+                memory_bytes: Some(1_000_000),
+                ..Host::unknown("local")
+            },
+            services: BTreeMap::new(),
+            changed: Vec::new(),
+            discarded: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn another_boot_and_a_little_less_memory_are_no_change() {
+        let mut now = part();
+        now.boot = Some("second".to_owned());
+        now.host.memory_bytes = Some(995_000);
+        now.host.steal_share = Some(0.5);
+        now.machine = Some("0123".to_owned());
+        assert_eq!(changes(&part(), &now), Vec::<String>::new());
+    }
+
+    #[test]
+    fn another_version_and_another_host_are_told_with_both_values() {
+        let mut now = part();
+        now.tool.version = "1.1.0".to_owned();
+        now.host.cores = Some(4);
+        now.host.memory_bytes = Some(2_000_000);
+        let wanted = [
+            "unruly was 1.0.0 (abc) and is 1.1.0 (abc)",
+            "the number of cores was 2 and is 4",
+            "the memory in bytes was 1000000 and is 2000000",
+        ];
+        assert_eq!(changes(&part(), &now), wanted);
     }
 }

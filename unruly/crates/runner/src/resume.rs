@@ -94,8 +94,11 @@ impl Resumed {
         check_clock(&directory, &manifest, &now)?;
         // Before the recovery, which would mix what they left with the others.
         let mut done = completed(&manifest);
+        let ends = manifest.trials.iter().filter_map(|it| it.ended_ns);
+        let last = ends.max();
         if let Some(running) = manifest.parts.last_mut().filter(|it| it.ended_ns.is_none()) {
             running.status = RunStatus::CutOff;
+            running.ended_ns = last.filter(|it| *it > running.started_ns);
         }
         now.discarded = discard(&mut manifest, &done);
         start(&mut manifest, now);
@@ -168,7 +171,11 @@ fn discard(manifest: &mut Manifest, kept: &BTreeSet<TrialKey>) -> Vec<String> {
     manifest.trials = kept;
     manifest.processes.retain(|it| is_kept(&it.cell, it.repeat));
     manifest.counts = Counts::default();
-    for counts in manifest.processes.iter().filter_map(|it| it.counts.as_ref()) {
+    for counts in manifest
+        .processes
+        .iter()
+        .filter_map(|it| it.counts.as_ref())
+    {
         manifest.counts.add(counts);
     }
     settle_sentences(manifest);
@@ -273,4 +280,43 @@ fn check_clock(directory: &Path, manifest: &Manifest, now: &Part) -> Result<()> 
         directory.display()
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_that_differs_is_named_with_its_table() {
+        let plan = "name = \"a\"\n\n[run]\nrepeat = 3\n\n[drive]\nrate = \"1/s\"\n";
+        assert_eq!(difference(plan, plan), None);
+        let found = difference(plan, &plan.replace("1/s", "2/s")).unwrap();
+        assert_eq!(found.0, "[drive] rate = \"1/s\"");
+        assert_eq!(found.1, "[drive] rate = \"2/s\"");
+        let shorter = plan.replace("rate = \"1/s\"\n", "");
+        assert_eq!(difference(&shorter, plan).unwrap().0, "no more");
+    }
+
+    #[test]
+    fn a_discarded_trial_is_named_with_the_reason() {
+        let trial = TrialRecord {
+            cell: "clients=2".to_owned(),
+            repeat: 0,
+            part: 0,
+            started_ns: unruly_trace::ColumnNs(0),
+            ended_ns: None,
+            status: RunStatus::Incomplete,
+            missing: vec!["a row".to_owned()],
+            broken: vec!["drive-0 died".to_owned()],
+        };
+        let wanted = "clients=2, repeat 1, was incomplete: drive-0 died; a row";
+        assert_eq!(told(&trial), wanted);
+        let running = TrialRecord {
+            status: RunStatus::Running,
+            missing: Vec::new(),
+            broken: Vec::new(),
+            ..trial
+        };
+        assert_eq!(told(&running), "clients=2, repeat 1, was cut off");
+    }
 }

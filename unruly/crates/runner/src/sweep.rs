@@ -36,7 +36,7 @@ impl<'a> Sweep<'a> {
             run,
             options,
             started: Instant::now(),
-            progress: Progress::new(plan, plan.order().len(), options.quiet),
+            progress: Progress::new(plan, plan.order(run.cells.len()).len(), options.quiet),
             deaths: Vec::new(),
             stopped: false,
         }
@@ -50,7 +50,7 @@ impl<'a> Sweep<'a> {
             mut manifest,
             done,
         } = ground;
-        let order = self.plan.order();
+        let order = self.plan.order(self.run.cells.len());
         let left = order.iter().enumerate();
         let left = left.filter(|(_, trial)| !done.contains(trial));
         let left: Vec<(usize, TrialKey)> = left.map(|(number, trial)| (number, *trial)).collect();

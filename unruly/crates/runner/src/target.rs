@@ -6,9 +6,9 @@ use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Store, Stream};
 /// The scheme of our own echo server, which is no store.
 pub const ECHO: &str = "echo";
 
-/// Returns the sentence that says what a plan measures.
+/// Returns the sentence that says what a plan measures, in so many cells.
 #[must_use]
-pub fn target(plan: &Plan) -> String {
+pub fn target(plan: &Plan, count: usize) -> String {
     let load = match &plan.load {
         Load::Drive(drive) => of_drive(drive, &parameters(plan)),
         Load::Mesh(mesh) => of_mesh(mesh),
@@ -23,7 +23,7 @@ pub fn target(plan: &Plan) -> String {
         "{load}; {} after {} of warm-up{times}{}",
         run.duration,
         run.warmup,
-        cells(plan)
+        cells(plan, count)
     )
 }
 
@@ -38,7 +38,7 @@ fn parameters(plan: &Plan) -> String {
 }
 
 /// What the matrix of a plan varies.
-fn cells(plan: &Plan) -> String {
+fn cells(plan: &Plan, count: usize) -> String {
     if plan.matrix.is_empty() {
         return String::new();
     }
@@ -46,7 +46,6 @@ fn cells(plan: &Plan) -> String {
         let name = factor.path.rsplit('.').next();
         name.unwrap_or(&factor.path)
     });
-    let count: usize = plan.matrix.iter().map(|it| it.values.len()).product();
     let names = names.collect::<Vec<_>>().join(" x ");
     format!("; {count} cells vary {names}")
 }
@@ -124,7 +123,8 @@ mod tests {
 
     fn of(text: &str) -> String {
         let text = format!("name = \"t\"\n[run]\nduration = \"60s\"\nwarmup = \"2s\"\n{text}");
-        target(&Plan::parse("plan", &text).unwrap())
+        let plan = Plan::parse("plan", &text).unwrap();
+        target(&plan, plan.cells().unwrap().len())
     }
 
     #[test]

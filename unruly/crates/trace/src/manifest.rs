@@ -365,6 +365,9 @@ pub struct Manifest {
     pub hosts: Vec<Host>,
     /// The cells.
     pub cells: Vec<Cell>,
+    /// Cells of the matrix that cannot be measured, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// The parts of the run, one for each time that it was started or resumed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,

@@ -13,7 +13,8 @@ use crate::manifest::{Host, RunStatus, Tool};
 pub struct Part {
     /// Wall clock when its runner started.
     pub started_ns: ColumnNs,
-    /// Wall clock when its runner stopped; the last row's time, or null, if the runner died.
+    /// Wall clock when its runner stopped; if the runner died, the last time that is known of it,
+    /// or null.
     pub ended_ns: Option<ColumnNs>,
     /// How it ended.
     pub status: RunStatus,

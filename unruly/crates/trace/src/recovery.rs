@@ -274,7 +274,11 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
         // a spool that stays is found again by every verb
         if !manifest.missing.contains(problem) {
             let file = problem.split(": ").next().unwrap_or_default();
-            note(manifest, file.rsplit('/').next().unwrap_or_default(), problem.clone());
+            note(
+                manifest,
+                file.rsplit('/').next().unwrap_or_default(),
+                problem.clone(),
+            );
         }
     }
     for name in unnamed(manifest, directory) {

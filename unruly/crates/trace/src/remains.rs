@@ -160,7 +160,10 @@ mod tests {
         for name in kept.iter().chain(&gone) {
             fs::write(place(name), "x").unwrap();
         }
-        assert_eq!(remove_others(directory.path(), &BTreeSet::from([(0, 0)])).unwrap(), 4);
+        assert_eq!(
+            remove_others(directory.path(), &BTreeSet::from([(0, 0)])).unwrap(),
+            4
+        );
         assert!(kept.iter().all(|name| place(name).exists()));
         assert!(gone.iter().all(|name| !place(name).exists()));
         assert!(place("services/c0r0").exists());

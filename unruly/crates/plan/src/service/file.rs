@@ -120,6 +120,19 @@ fn go(top: &Section<'_>) -> Result<Option<GoProgram>, PlanError> {
     }))
 }
 
+fn excess(name: &str, value: &ParameterValue, bound: &str, most: &ParameterValue) -> String {
+    format!("{name} is {value} and {bound} is {most}")
+}
+
+/// Two parameters of a service that cannot have their values together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impossible {
+    /// The names of both.
+    pub parameters: [String; 2],
+    /// The reason.
+    pub told: String,
+}
+
 impl ServiceFile {
     /// Reads the file of a service and checks it, with the default of every parameter.
     ///
@@ -253,7 +266,47 @@ impl ServiceFile {
             })?;
             values.insert(name.clone(), read);
         }
+        for (parameter, bound) in self.bounded() {
+            let most = values[bound].clone();
+            if values[&parameter.name] <= most {
+                continue;
+            }
+            let Some(setting) = settings.get(&parameter.name) else {
+                // Nobody has chosen more than there can be.
+                values.insert(parameter.name.clone(), most);
+                continue;
+            };
+            return Err(PlanError {
+                place: setting.place.0.clone(),
+                key: format!("service.{}", parameter.name),
+                wrong: excess(&parameter.name, &values[&parameter.name], bound, &most),
+                wanted: format!("must be at most {bound}"),
+                hint: format!("{} = {most}", parameter.name),
+            });
+        }
         Ok(values)
+    }
+
+    /// The parameters that may not exceed another one, each with the name of that.
+    fn bounded(&self) -> impl Iterator<Item = (&Parameter, &String)> {
+        let parameters = self.parameters.iter();
+        parameters.filter_map(|it| Some((it, it.at_most.as_ref()?)))
+    }
+
+    /// Returns a sentence about two parameters that a plan varies and that cannot have these values
+    /// together, and their names.
+    #[must_use]
+    pub fn impossible(&self, settings: &BTreeMap<String, Setting>) -> Option<Impossible> {
+        self.bounded().find_map(|(parameter, bound)| {
+            let (own, other) = (settings.get(&parameter.name)?, settings.get(bound)?);
+            let limit = self.parameters.iter().find(|it| it.name == *bound)?;
+            let own = parameter.read(&own.value).ok()?;
+            let most = limit.read(&other.value).ok()?;
+            (own > most).then(|| Impossible {
+                parameters: [parameter.name.clone(), bound.clone()],
+                told: excess(&parameter.name, &own, bound, &most),
+            })
+        })
     }
 
     /// Checks that every name of a process or step stands for one of them, and that ports are

@@ -18,7 +18,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-pub use file::ServiceFile;
+pub use file::{Impossible, ServiceFile};
 pub use order::Stage;
 pub(crate) use parameter::text_of;
 pub use parameter::{Parameter, ParameterValue};

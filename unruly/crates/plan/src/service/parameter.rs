@@ -7,11 +7,12 @@ use toml_edit::Item;
 
 use super::{names, required, words};
 use crate::error::PlanError;
+use crate::keys::did_you_mean;
 use crate::keys::key::quoted;
 use crate::section::Section;
 use crate::units::{Bytes, DurationNs};
 
-const PARAMETER: &[&str] = &["default", "least", "most", "words", "help"];
+const PARAMETER: &[&str] = &["default", "least", "most", "at_most", "words", "help"];
 
 /// A value that a plan may choose, with the values that it may have.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +24,10 @@ pub struct Parameter {
     /// The meaning, in a line.
     pub help: String,
     allowed: Allowed,
+    /// The parameter that it may not exceed.
+    pub at_most: Option<String>,
+    /// The file and line that says so.
+    pub(super) bound_place: String,
     /// The file and line that defines it.
     pub(super) place: String,
 }
@@ -83,6 +88,10 @@ impl Parameter {
             default: read,
             help: required(section, "help")?,
             allowed,
+            at_most: section
+                .text("at_most", "at_most = \"nodes\"")?
+                .map(str::to_owned),
+            bound_place: section.place_of("at_most"),
             place: section.source.place(section.offset_bytes),
         })
     }
@@ -100,8 +109,29 @@ impl Parameter {
     #[must_use]
     pub fn allowed(&self) -> String {
         match &self.allowed {
-            Allowed::Between(least, most) => format!("{least} to {most}"),
+            Allowed::Between(least, most) => match &self.at_most {
+                Some(other) => format!("{least} to {most}, at most {other}"),
+                None => format!("{least} to {most}"),
+            },
             Allowed::Words(words) => words.join(", "),
+        }
+    }
+
+    /// Returns the least and the largest value, or nothing if the parameter is a word.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(&ParameterValue, &ParameterValue)> {
+        match &self.allowed {
+            Allowed::Between(least, most) => Some((least, most)),
+            Allowed::Words(_) => None,
+        }
+    }
+
+    /// Returns the words that it may be; none if it is a number.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        match &self.allowed {
+            Allowed::Between(..) => &[],
+            Allowed::Words(words) => words,
         }
     }
 
@@ -242,5 +272,42 @@ pub(super) fn parameters(top: &Section<'_>) -> Result<Vec<Parameter>, PlanError>
             }),
         }
     });
-    read.collect()
+    let read: Vec<Parameter> = read.collect::<Result<_, _>>()?;
+    read.iter().try_for_each(|it| check_bound(it, &read))?;
+    Ok(read)
+}
+
+/// Checks that the parameter which bounds another one is there, and of its kind.
+fn check_bound(parameter: &Parameter, all: &[Parameter]) -> Result<(), PlanError> {
+    let Some(name) = &parameter.at_most else {
+        return Ok(());
+    };
+    let complain = |wrong: String, wanted: &str, hint: String| {
+        Err(PlanError {
+            place: parameter.bound_place.clone(),
+            key: format!("parameters.{}.at_most", parameter.name),
+            wrong,
+            wanted: wanted.to_owned(),
+            hint,
+        })
+    };
+    let others = all.iter().filter(|it| it.name != parameter.name);
+    let known: Vec<&str> = others.clone().map(|it| it.name.as_str()).collect();
+    let Some(other) = others.clone().find(|it| it.name == *name) else {
+        let hint = did_you_mean(name, known, "name another parameter of the file");
+        let wrong = format!("at_most is {name:?}");
+        return complain(wrong, "must be another parameter", hint);
+    };
+    let (own, its) = (&parameter.default, &other.default);
+    let alike = std::mem::discriminant(own) == std::mem::discriminant(its);
+    if !alike || parameter.bounds().is_none() || other.at_most.is_some() {
+        let wrong = format!("at_most is {name:?}");
+        let wanted = "must be a parameter of the same kind, without at_most";
+        return complain(wrong, wanted, "remove at_most".to_owned());
+    }
+    if own > its {
+        let wrong = format!("{} is {own} and {name} is {its} by default", parameter.name);
+        return complain(wrong, "must be at most that", format!("default = {its}"));
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 
 use super::MANUAL;
 use crate::error::PlanError;
+use crate::limits::MAX_TEMPLATE_STEPS;
 use crate::section::Source;
 
 /// A text with expressions such as `{{ host }}` and blocks such as `{% for it in processes %}`.
@@ -110,6 +111,11 @@ impl Template {
         let expression = expression.unwrap_or("an expression");
         let detail = error.detail().unwrap_or("no more is known");
         let (wrong, wanted) = match error.kind() {
+            ErrorKind::OutOfFuel => {
+                let wrong = format!("it takes more than {MAX_TEMPLATE_STEPS} steps");
+                let wanted = "must be a template that ends";
+                return self.complain(line, wrong, wanted, "use fewer or shorter loops");
+            }
             ErrorKind::SyntaxError => (format!("no template: {detail}"), "must be one of Jinja"),
             ErrorKind::UndefinedError => (
                 format!("{expression:?} stands for nothing"),
@@ -140,6 +146,7 @@ fn environment() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_debug(true);
+    environment.set_fuel(Some(MAX_TEMPLATE_STEPS));
     let syntax = SyntaxConfig::builder()
         .trim_blocks(true)
         .lstrip_blocks(true)

@@ -116,6 +116,21 @@ pub(crate) fn configure(cell: &Cell) -> Result<()> {
     })
 }
 
+/// Returns why a cell cannot be measured: two parameters that the matrix varies cannot have their
+/// values together. Any other fault is an error of the plan, which [`configure`] finds.
+pub(crate) fn impossible(cell: &Cell) -> Result<Option<String>> {
+    let Load::Drive(drive) = &cell.plan.load else {
+        return Ok(None);
+    };
+    let Some(name) = drive.store.as_ref().and_then(|it| it.url.service()) else {
+        return Ok(None);
+    };
+    let found = service(name)?.impossible(&cell.plan.service);
+    let varied = |name: &String| cell.factors.contains_key(&format!("service.{name}"));
+    let found = found.filter(|it| it.parameters.iter().all(varied));
+    Ok(found.map(|it| it.told))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -136,6 +151,33 @@ mod tests {
         let words = process.unwrap().command.iter();
         let words = words.map(|word| places.render(Some(&process.unwrap().name), word).unwrap());
         words.collect()
+    }
+
+    /// Returns the cells of a plan for Flurry that have a reason to be left out.
+    fn left_out(lines: &str) -> Vec<(String, String)> {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nstore = \"flurry\"\n";
+        let plan = Plan::parse("plan.toml", &format!("{head}{lines}")).unwrap();
+        let cells = plan.cells().unwrap().into_iter();
+        let told = cells.filter_map(|cell| Some((cell.name.clone(), impossible(&cell).unwrap()?)));
+        told.collect()
+    }
+
+    #[test]
+    fn a_cell_with_more_copies_than_nodes_is_left_out_only_if_the_matrix_varies_both() {
+        let both = "[matrix]\n\"service.nodes\" = [1, 3]\n\"service.replicas\" = [1, 3]";
+        let told = "replicas is 3 and nodes is 1".to_owned();
+        assert_eq!(left_out(both), [("nodes=1 replicas=3".to_owned(), told)]);
+        let one = "[service]\nnodes = 2\n[matrix]\n\"service.replicas\" = [1, 3]";
+        assert_eq!(left_out(one), []);
+        let copies = "[matrix]\n\"service.nodes\" = [1, 3]";
+        assert_eq!(left_out(copies), []);
+    }
+
+    #[test]
+    fn copies_are_as_many_as_the_nodes_where_nobody_has_chosen_them() {
+        let words = command("flurry", &[("nodes", "2")], "controller");
+        let place = words.iter().position(|it| it == "--replicas").unwrap();
+        assert_eq!(words[place + 1], "2");
     }
 
     /// Checks every cell of a plan of nine lines, of which these are the last.
