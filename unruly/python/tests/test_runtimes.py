@@ -228,6 +228,17 @@ def test_an_agent_that_its_own_cpu_limit_delays_is_measured_and_no_late_generato
     assert ("generator-stalled" in {it.code for it in found.findings}) == told
 
 
+def test_the_time_that_a_cpu_limit_took_is_told_for_each_process_that_it_held_back(tmp_path):
+    mesh = Mesh(runtimes=("native",) * 4, throttled=(1, 3), seconds=5.0)
+    found = analyse(write_mesh(tmp_path / "run", mesh).path)
+    rows = found.self_distrust.throttled.to_dict("records")
+    cell = mesh.cells[0]
+    assert rows == [
+        {"cell": cell, "process": f"agent-{number}", "throttled_ns": 500 * MS, "share": 0.5}
+        for number in (1, 3)
+    ]
+
+
 def test_a_run_of_jvms_alone_has_no_generator_that_could_be_late(tmp_path):
     mesh = Mesh(runtimes=("jvm", "jvm"), late="jvm", usual_ms=20.0, seconds=5.0)
     found = analyse(write_mesh(tmp_path / "run", mesh).path)

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use serde_json::json;
 use unruly_trace::{
-    Cell, Clock, ClockPair, ColumnNs, Copies, Counts, DurationNs, Level, Manifest, Process, Record,
-    Recorder, RecorderOptions, RunLock, RunStatus, SpoolHeader, Status, Tool, TraceError,
-    WriterLock, recover,
+    Cell, Clock, ClockPair, ColumnNs, Copies, Counts, DurationNs, Host, Level, Manifest, MonoNs,
+    Part, Process, Record, Recorder, RecorderOptions, RunLock, RunStatus, SpoolHeader, Status,
+    Tool, TraceError, TrialRecord, WallNs, WriterLock, damaged, recover, remove_others,
 };
 
 fn header() -> SpoolHeader {
@@ -80,6 +81,28 @@ fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+fn part() -> Part {
+    Part {
+        started_ns: ColumnNs(0),
+        ended_ns: None,
+        status: RunStatus::Running,
+        tool: Tool {
+            version: "0".to_owned(),
+            commit: "unknown".to_owned(),
+        },
+        boot: None,
+        clock: ClockPair {
+            mono_ns: MonoNs(0),
+            wall_ns: WallNs(0),
+        },
+        machine: None,
+        host: Host::unknown("local"),
+        services: BTreeMap::new(),
+        changed: Vec::new(),
+        discarded: Vec::new(),
+    }
+}
+
 fn manifest(status: RunStatus) -> Manifest {
     Manifest {
         schema: 1,
@@ -103,7 +126,19 @@ fn manifest(status: RunStatus) -> Manifest {
         hosts: Vec::new(),
         cells: vec![Cell {
             name: "all".to_owned(),
-            factors: std::collections::BTreeMap::new(),
+            factors: BTreeMap::new(),
+        }],
+        left_out: Vec::new(),
+        parts: vec![part()],
+        trials: vec![TrialRecord {
+            cell: "all".to_owned(),
+            repeat: 0,
+            part: 0,
+            started_ns: ColumnNs(0),
+            ended_ns: None,
+            status: RunStatus::Running,
+            missing: Vec::new(),
+            broken: Vec::new(),
         }],
         processes: vec![Process {
             name: "agent-0".to_owned(),
@@ -361,9 +396,52 @@ fn what_a_killed_process_had_begun_and_has_no_row_is_counted() {
     assert_eq!((loss.begun, loss.rows), (1_005, 5));
     let told = "agent-0 did not end properly: of 1,005 requests that it had begun, 1,000 have no \
                 row; the last was scheduled 2.5000 s after the start";
-    let missing = Manifest::read(directory.path()).unwrap().missing;
+    let manifest = Manifest::read(directory.path()).unwrap();
+    let missing = &manifest.missing;
     assert!(missing.iter().any(|it| it == told), "{missing:?}");
+    assert_eq!(manifest.trials[0].missing, [told]);
+    assert_eq!(manifest.parts[0].status, RunStatus::CutOff);
     assert!(!page.exists());
+}
+
+#[test]
+fn a_trial_whose_segment_is_damaged_or_not_there_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    died(directory.path(), &[ok(1), ok(2)], 0);
+    recover(directory.path()).unwrap();
+    let manifest = Manifest::read(directory.path()).unwrap();
+    assert_eq!(damaged(&manifest, directory.path()), BTreeMap::new());
+    let segment = directory.path().join("requests/agent-0-c0r0-00000.parquet");
+    let mut bytes = fs::read(&segment).unwrap();
+    bytes[9] ^= 0xff;
+    fs::write(&segment, bytes).unwrap();
+    let told = "agent-0-c0r0-00000.parquet is damaged".to_owned();
+    let found = damaged(&manifest, directory.path());
+    assert_eq!(found, BTreeMap::from([((0, 0), told)]));
+    fs::remove_file(&segment).unwrap();
+    let told = "agent-0 has 0 of its 2 rows".to_owned();
+    let found = damaged(&manifest, directory.path());
+    assert_eq!(found, BTreeMap::from([((0, 0), told)]));
+}
+
+#[test]
+fn removing_a_trial_removes_the_memory_that_outlived_its_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let (name, page) = left_page(10, ColumnNs(1_000_000_000));
+    let header = SpoolHeader {
+        tally: Some(name),
+        ..header()
+    };
+    fs::create_dir_all(directory.path().join("requests")).unwrap();
+    let mut bytes = Vec::new();
+    header.write(&mut bytes).unwrap();
+    let spool = directory.path().join("requests/agent-0-c0r0-00000.spool");
+    fs::write(&spool, bytes).unwrap();
+    assert_eq!(
+        remove_others(directory.path(), &BTreeSet::new()).unwrap(),
+        1
+    );
+    assert!(!spool.exists() && !page.exists());
 }
 
 #[test]

@@ -595,6 +595,9 @@ def _distrust(truth: Truth) -> m.SelfDistrust:
         0.004,
         None,
         processes,
+        pd.DataFrame(
+            {"cell": ["base"], "process": ["agent-1"], "throttled_ns": [4.2e8], "share": [0.014]}
+        ),
     )
 
 

@@ -400,6 +400,12 @@ def test_the_same_run_gives_the_same_page(tmp_path):
     assert one == write_report([made(requests=60)], tmp_path / "b.html").read_bytes()
 
 
+def test_the_processes_that_a_cpu_limit_held_back_are_a_table(whole):
+    page = whole.read_text(encoding="utf-8")
+    assert "Processes that a CPU limit held back" in page
+    assert "time throttled" in page
+
+
 def test_no_run_at_all_is_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one run"):
         write_report([], tmp_path / "r.html")

@@ -133,6 +133,7 @@ def self_distrust(context: Context) -> SelfDistrust:
         psi_io_share=_number(host["psi_io"]),
         psi_memory_share=_number(host["psi_memory"]),
         processes=processes,
+        throttled=fetch(resource_tables.held_back(resources)),
         fell_behind=fell_behind(context, lag.get("max", 0.0)),
         late_share=late,
     )

@@ -218,6 +218,18 @@ class MeasuringProcess:
     samples: Count
 
 
+@dataclass(frozen=True)
+class ThrottledProcess:
+    """A process that a CPU limit held back in a cell, over the repeats of the cell."""
+
+    cell: str
+    process: str
+    throttled_ns: float
+    """The time for which the kernel throttled the process's control group."""
+    share: float | None
+    """The share of the sampled time."""
+
+
 @dataclass(frozen=True, repr=False)
 class SelfDistrust(Shown):
     """What the measuring side did to the measurement itself.
@@ -241,6 +253,8 @@ class SelfDistrust(Shown):
     psi_io_share: float | None
     psi_memory_share: float | None
     processes: Annotated[pd.DataFrame, MeasuringProcess]
+    throttled: Annotated[pd.DataFrame, ThrottledProcess]
+    """Only processes that were throttled at all."""
     fell_behind: dict[str, float] | None = None
     """Requests a second that were scheduled and that were sent (``due_hz``, ``sent_hz``), in a run
     of one cell whose load generator could not keep its schedule; else None."""

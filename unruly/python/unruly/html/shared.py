@@ -85,6 +85,7 @@ PIECES: Final = (
     Piece("trust", "tables", 110, trust.code_table),
     Piece("trust", "closed_tables", 100, trust.self_table),
     Piece("trust", "closed_tables", 110, trust.process_table),
+    Piece("trust", "closed_tables", 115, trust.throttled_table),
     Piece("trust", "closed_tables", 120, trust.host_table),
     Piece("promise", "lead", 100, _blind_spots),
     Piece("promise", "figures", 100, promise.promises),

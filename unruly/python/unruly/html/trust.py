@@ -154,6 +154,27 @@ def process_table(view: View) -> Table | None:
     )
 
 
+def throttled_table(view: View) -> Table | None:
+    """Return how long a CPU limit held each process back, for each cell."""
+    frame = view.analysis.self_distrust.throttled
+    if frame.empty:
+        return None
+    rows = [
+        [
+            text(r["cell"]),
+            text(r["process"]),
+            number(format.duration(r["throttled_ns"]), NOT_RECORDED),
+            number(format.share(r["share"]), NOT_RECORDED),
+        ]
+        for r in frame.head(64).to_dict("records")
+    ]
+    return table(
+        ["cell", "process", "time throttled", "share of the time"],
+        rows,
+        "Processes that a CPU limit held back",
+    )
+
+
 def host_table(view: View) -> Table | None:
     """Return each host's facts."""
     hosts = view.analysis.run.manifest.get("hosts") or []

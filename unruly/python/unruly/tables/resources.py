@@ -77,6 +77,25 @@ def throttled(resources: Table) -> Table:
     )
 
 
+def held_back(resources: Table) -> Table:
+    """Return the processes that a CPU limit held back in a cell, over its repeats.
+
+    Returns
+    -------
+    Table
+        cell, process, throttled_ns (the sum), share (of the time in the samples).
+    """
+    rows = resources.filter(resources.watched.notnull())
+    length = rows.ended_ns - rows.started_ns
+    found = rows.group_by("cell", process=rows.watched).agg(
+        throttled_ns=rows.cgroup_throttled_ns.sum().cast("int64"),
+        sampled_ns=length.sum().cast("float64").nullif(0.0),
+    )
+    found = found.filter(found.throttled_ns > 0)
+    shared = found.mutate(share=found.throttled_ns / found.sampled_ns)
+    return shared.drop("sampled_ns").order_by("cell", "process")
+
+
 def samples(resources: Table, receivers: Table, scope: str) -> Table:
     """The samples that can be a receiver's, with the span of time that is nearest to each.
 
