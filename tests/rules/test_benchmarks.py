@@ -86,11 +86,11 @@ def test_the_cost_of_a_gateway_has_no_bar() -> None:
 
 def test_the_median_of_six_verdicts_is_between_the_third_and_the_fourth() -> None:
     seconds = [50.0, 10.0, 30.0, 60.0, 20.0, 40.0]
-    ours = [{"s": it, "gigabytes": 1.0} for it in seconds]
-    theirs = [{"s": it / 10, "gigabytes": 1.0} for it in seconds]
+    ours = [{"s": it, "processor_s": it, "gigabytes": 1.0} for it in seconds]
+    theirs = [{"s": it / 10, "processor_s": it, "gigabytes": 1.0} for it in seconds]
     found, *_ = scale._results(ours, theirs, (1, 1), {"exit": 0, "gigabytes": 1.0})
     assert found.what.endswith("median of 6")
-    assert found.measured.startswith("35.0 s (most 60.0); ")
+    assert found.measured.startswith("35.0 s (most 60.0), 35.0 s of processor time; ")
     assert " alone 3.5 s" in found.measured
 
 

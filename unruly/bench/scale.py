@@ -26,8 +26,8 @@ from unruly.tables.duckdb_engine import MEMORY_MOST
 
 SIZE = Size(rows=100_000_000, cells=2_000)
 PAIRS = 6
-BAR_S = 60.0
-BAR_GB = 4.0
+BAR_S = 40.0
+BAR_GB = 2.5
 PLAIN = """
 import json, sys
 import duckdb
@@ -72,9 +72,11 @@ def _results(
     seconds, plain = ([it["s"] for it in side] for side in (ours, theirs))
     peak, plain_peak = (max(it["gigabytes"] for it in side) for side in (ours, theirs))
     middle, plain_middle = median(seconds), median(plain)
+    kept = ("s", "processor_s", "gigabytes")
+    worked = median(it["processor_s"] for it in ours)
     raw = {
-        "verdict": [{"s": it["s"], "gigabytes": it["gigabytes"]} for it in ours],
-        "plain": [{"s": it["s"], "gigabytes": it["gigabytes"]} for it in theirs],
+        "verdict": [{name: it[name] for name in kept} for it in ours],
+        "plain": [{name: it[name] for name in kept} for it in theirs],
         "plain_bounded": {"exit": bounded["exit"], "gigabytes": bounded["gigabytes"]},
     }
     what = f"{SIZE.rows:,} rows in {SIZE.cells:,} cells, two cores"
@@ -84,7 +86,8 @@ def _results(
             name="scale-seconds",
             what=f"verdict of {what}, median of {PAIRS}",
             bar=f"<= {BAR_S:g} s",
-            measured=f"{middle:.1f} s (most {max(seconds):.1f}); plain DuckDB SQL for the quantiles"
+            measured=f"{middle:.1f} s (most {max(seconds):.1f}), {worked:.1f} s of processor"
+            f" time; plain DuckDB SQL for the quantiles"
             f" alone {plain_middle:.1f} s, ratio {ratio(seconds, plain)}",
             met=middle <= BAR_S,
             raw=raw,
@@ -131,6 +134,7 @@ def _timed(words: list[str]) -> dict[str, Any]:
         said.seek(0)
         return {
             "s": seconds,
+            "processor_s": usage.ru_utime + usage.ru_stime,
             "gigabytes": usage.ru_maxrss * 1024 / 1e9,
             "exit": running.returncode,
             "said": said.read().decode(),
