@@ -264,11 +264,12 @@ def test_the_design_effect_is_the_written_formula(kind):
     assert found.n_effective == pytest.approx(n * tail / found.design_effect, rel=1e-9)
 
 
-def test_few_blocks_with_a_memory_are_taken_to_show_at_least_a_third_of_their_variance():
+def test_a_rise_over_four_blocks_is_a_large_design_effect():
+    # so strong a memory leaves nothing of the variance of four blocks, without a least share
     counts = np.array([[900, 800, 600, 500], [100, 200, 400, 500]])
     found = stats.block_interval([100, 200], counts, 0.7)
-    assert np.isfinite(found.design_effect)
-    assert found.n_effective > 0
+    assert found.design_effect > 100
+    assert found.abstained == "A1"
 
 
 def test_the_blind_spot_is_the_published_one():
