@@ -1,4 +1,4 @@
-"""A sweep that was interrupted is resumed as one run: each trial is there once, in the same order."""
+"""A sweep that was interrupted is resumed as one run: each trial once, in the same order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def write_sweep(folder: Path, rate: int = RATE) -> Path:
 def measuring(plan: Path, folder: Path, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
     """A runner that measures while the block does; ended by its pid."""
     words = words or ("-o", folder)
-    process = subprocess.Popen([UNRULY, "run", plan, "-q", *words], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [UNRULY, "run", plan, "-q", *words], stderr=subprocess.PIPE, text=True
+    )
     try:
         yield process
     finally:
@@ -68,7 +70,9 @@ def in_trial(folder: Path, number: int) -> bool:
     )
 
 
-def interrupt(folder: Path, plan: Path, number: int, how: signal.Signals, *words: str | Path) -> None:
+def interrupt(
+    folder: Path, plan: Path, number: int, how: signal.Signals, *words: str | Path
+) -> None:
     """Measure until the trial after the first `number` ones goes on, and end the runner alone."""
     with measuring(plan, folder, *words) as process:
         wait_for(lambda: in_trial(folder, number) or process.poll() is not None, "a trial")
@@ -124,11 +128,16 @@ def test_the_manifest_of_a_resumed_run_says_when_each_part_was_measured(tmp_path
     run = Measured(folder)
     first, second = run.manifest["parts"]
     assert [first["status"], second["status"]] == ["cut off", "complete"]
-    assert first["boot"] == second["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert (
+        first["boot"]
+        == second["boot"]
+        == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    )
     assert [it["part"] for it in run.manifest["trials"]] == [0, 0, 1, 1, 1, 1]
     (cut_off,) = second["discarded"]
-    cell, repeat = run.rows("select cell, repeat from requests group by all"
-                            " order by min(intended_ns) limit 1 offset 2")[0]
+    cell, repeat = run.rows(
+        "select cell, repeat from requests group by all order by min(intended_ns) limit 1 offset 2"
+    )[0]
     assert cut_off.startswith(f"{cell}, repeat {repeat + 1}, was cut off")
     before_ns = 0
     for trial in run.manifest["trials"]:
@@ -179,7 +188,9 @@ def test_what_cannot_be_resumed_is_refused_with_the_reason(tmp_path: Path) -> No
     assert call("run", plan, "-q", "-o", folder, "--for", "1ns").returncode == 0
     before = (folder / "manifest.json").read_bytes()
     other = refused(write_sweep(tmp_path, rate=501), folder)
-    assert f'it ran another plan: [drive] rate = "{RATE}/s" there and [drive] rate = "501/s"' in other
+    assert (
+        f'it ran another plan: [drive] rate = "{RATE}/s" there and [drive] rate = "501/s"' in other
+    )
     assert f"hint: unruly run {folder}/plan.toml --resume {folder}" in other
     plan = write_sweep(tmp_path)
     assert "there is no such directory" in refused(plan, tmp_path / "nothing")

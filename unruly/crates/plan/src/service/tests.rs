@@ -385,7 +385,7 @@ fn a_parameter_that_is_no_use_or_no_parameter_is_refused() {
             (
                 "help = \"nodes\"",
                 "hlp = \"nodes\"",
-                "a.toml:6: unknown key \"hlp\" in [parameters]; known: default, least, most, words, help; hint: did you mean help",
+                "a.toml:6: unknown key \"hlp\" in [parameters]; known: default, least, most, at_most, words, help; hint: did you mean help",
             ),
             (
                 "share = {",
