@@ -242,6 +242,9 @@ fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
             name: CELL.to_owned(),
             factors: BTreeMap::new(),
         }],
+        left_out: Vec::new(),
+        parts: Vec::new(),
+        trials: Vec::new(),
         processes: Vec::new(),
         counts: Counts::default(),
     }
