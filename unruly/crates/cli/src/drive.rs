@@ -228,9 +228,8 @@ impl DriveArguments {
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
         ];
-        let given = values
-            .iter()
-            .filter_map(|(path, value)| Some((*path, value.as_deref()?)));
+        let given = values.iter();
+        let given = given.filter_map(|(path, value)| Some((*path, value.as_deref()?)));
         let mut plan = Plan::of_values(PLACE, given.clone()).map_err(|error| {
             let typed = given.clone().find(|(path, _)| *path == error.key);
             anyhow::anyhow!(error.on_command_line(typed.map(|it| it.1), flag))
