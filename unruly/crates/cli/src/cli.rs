@@ -54,7 +54,7 @@ enum Verb {
         /// Run directory to make (default: runs/NAME-UTC)
         #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         output: Option<PathBuf>,
-        /// Run directory of an interrupted run of this plan, to measure what is left
+        /// Run directory of an interrupted run of this plan, to measure the trials that are left
         #[arg(long, value_name = "DIR", conflicts_with = "output", value_hint = ValueHint::DirPath)]
         resume: Option<PathBuf>,
         /// Stop after the trial in which this time has passed; --resume measures the others

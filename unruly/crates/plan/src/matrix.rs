@@ -63,7 +63,7 @@ impl Plan {
         Ok(cells)
     }
 
-    /// Which of so many cells runs when: each repeat holds every cell once, shuffled by the seed, so
+    /// Which of `cells` cells runs when: each repeat holds every cell once, shuffled by the seed, so
     /// that the drift of a machine does not pass for an effect of a factor.
     #[must_use]
     pub fn order(&self, cells: usize) -> Vec<(usize, u16)> {

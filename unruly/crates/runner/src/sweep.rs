@@ -1,5 +1,5 @@
-//! The trials of a run, in the order of its seed. The manifest says after each one what is there, so
-//! that a run which is interrupted can be resumed.
+//! The trials of a run, in the order of its seed. The manifest names every finished trial,
+//! so that an interrupted run can be resumed.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;

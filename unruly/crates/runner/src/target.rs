@@ -6,7 +6,7 @@ use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Store, Stream};
 /// The scheme of our own echo server, which is no store.
 pub const ECHO: &str = "echo";
 
-/// Returns the sentence that says what a plan measures, in so many cells.
+/// Returns the sentence that says what a plan measures, in `count` cells.
 #[must_use]
 pub fn target(plan: &Plan, count: usize) -> String {
     let load = match &plan.load {

@@ -304,7 +304,7 @@ fn rewrite(manifest: &mut Manifest, directory: &Path, ends: &Ends, recovery: &mu
     count_again(manifest, &found);
 }
 
-/// Notes what is absent, for the run and for the trial that the file belongs to.
+/// Notes a gap in the data, for the run and for the trial that the file belongs to.
 fn note(manifest: &mut Manifest, file: &str, told: String) {
     if let Some(trial) = trial_of(file).and_then(|trial| manifest.trial_mut(trial)) {
         trial.missing.push(told.clone());

@@ -65,7 +65,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
     fs::remove_file(path)
 }
 
-/// The entries of a folder that is no link: what is linked here is somebody else's.
+/// Returns the entries of a folder. A link has none, because its target is not part of the run.
 fn entries_of(folder: &Path) -> Vec<PathBuf> {
     if !fs::symlink_metadata(folder).is_ok_and(|it| it.is_dir()) {
         return Vec::new();
@@ -137,7 +137,7 @@ mod tests {
             ("c3r1-redis-1.log", Some((3, 1))),
             ("runner-c0r2-00000.parquet.tmp", Some((0, 2))),
             ("plan.toml", None),
-            ("crew-car.log", None),
+            ("cart-r1.log", None),
         ] {
             assert_eq!(trial_of(name), trial, "{name}");
         }
