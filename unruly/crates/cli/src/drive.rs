@@ -429,7 +429,7 @@ mod tests {
             ),
             (
                 &["service:postgres"],
-                "service:postgres: there is no such service; hint: use one of cassandra, etcd, flurry, flurry-disk, memcached, redis, garage, redis-replicated, or give the file of a service",
+                "service:postgres: there is no such service; hint: use one of cassandra, etcd, etcd-3.7, flurry, flurry-disk, memcached, redis, garage, redis-replicated, or give the file of a service",
             ),
             (
                 &["service:rediss"],
