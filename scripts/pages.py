@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import finding_pages
+import real_causes
 import runtimes
 import stores
 import streams
@@ -21,7 +22,7 @@ from unruly import papers
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAPERS: Final = ROOT / "unruly" / "docs" / "papers.md"
-STUDIES: Final = (stores, runtimes, streams)
+STUDIES: Final = (stores, runtimes, streams, real_causes)
 
 
 def texts() -> dict[Path, str]:

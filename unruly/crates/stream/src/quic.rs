@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{
-    ClientConfig, Connecting, Connection, Endpoint, RecvStream, SendStream, ServerConfig,
-    TransportConfig, VarInt,
+    ClientConfig, Connecting, Connection, ConnectionError, Endpoint, RecvStream, SendStream,
+    ServerConfig, StoppedError, TransportConfig, VarInt,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -31,6 +31,8 @@ const CANDIDATES_MAX: usize = 16;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of the keep-alive packets. A connection that is silent for 30 s is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Time limit for the last packets of a reader that closes its connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most bytes that one read returns.
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -121,9 +123,25 @@ impl Writer for QuicWriter {
             .runtime
             .block_on(async { tokio::time::timeout(timeout, stopped).await });
         match acknowledged {
-            Ok(_) => Ok(()),
+            // A reader closes the connection when it has read to the end.
+            Ok(
+                Ok(_) | Err(StoppedError::ConnectionLost(ConnectionError::ApplicationClosed(_))),
+            ) => Ok(()),
+            Ok(Err(error)) => Err(io::Error::other(error)),
             Err(_) => Err(out_of_time("the reader has not read to the end")),
         }
+    }
+}
+
+impl Drop for QuicReader {
+    /// Closes the connection and sends what is left: the acknowledgement of the end may still wait,
+    /// and nothing is sent after this. The writer would wait for it until its timeout.
+    fn drop(&mut self) {
+        self.endpoint.close(VarInt::from_u32(0), b"");
+        let endpoint = &self.endpoint;
+        self.runtime.block_on(async {
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
+        });
     }
 }
 

@@ -117,6 +117,26 @@ fn stream_after(
     (account.take(), stamped)
 }
 
+#[test]
+fn a_quic_reader_that_goes_at_once_still_confirms_the_end() {
+    let own = options(Protocol::Quic, 2_000);
+    for _ in 0..20 {
+        let (mut reader, at) = listen(&own, LOOPBACK).expect("loopback has a port");
+        let options = own.clone();
+        let writing = std::thread::spawn(move || write(&options, at, 10));
+        let mut over = false;
+        while !over {
+            reader
+                .read(Duration::from_millis(100), &mut |message| {
+                    over |= Header::read(COOKIE, message).is_some_and(|it| it.end);
+                })
+                .expect("the stream goes on");
+        }
+        drop(reader);
+        writing.join().expect("the writer ended well");
+    }
+}
+
 fn whole(messages: u64) -> Counted {
     Counted {
         messages,
