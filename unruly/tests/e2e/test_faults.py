@@ -230,8 +230,24 @@ def test_flurry_answers_while_the_way_to_one_of_its_servers_is_bad(tmp_path: Pat
     assert median_ns < 200 * MS
 
 
-def test_a_fault_of_nobody_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
-    run = measured(tmp_path, "redis", "1s", "stop redis-2 100ms 100ms |")
+def test_a_fault_of_nobody_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'name = "faults"\n[run]\nduration = "1s"\n[drive]\nstore = "redis"\nrate = "500/s"\n'
+        '[[fault]]\nkind = "stop"\nprocess = "redis-2"\nat = "100ms"\nduration = "100ms"\n'
+    )
+    said = call("run", plan, "-q", "-o", tmp_path / "out", timeout=60)
+    assert said.returncode == 2
+    assert said.stderr == (
+        "unruly: fault.process: no cell has the process redis-2; "
+        "known: drive-0, probe-0, redis-1; hint: did you mean redis-1\n"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fault_of_another_cell_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
+    matrix = '[matrix]; "drive.store" = ["redis", "memcached"]'
+    run = measured(tmp_path, "redis", "1s", f"stop redis-1 100ms 100ms |{matrix}")
     manifest = json.loads((run.path / "manifest.json").read_text())
     (said,) = manifest["missing"]
-    assert said.startswith("fault stop: none of redis-2 is there; wanted one of redis-1, ")
+    assert "fault stop: none of redis-1 is there; wanted one of memcached-1, " in said
