@@ -90,7 +90,7 @@ def rows_of(family: Family, seconds: int, numbers: range, seed: int = SEED) -> R
             rows.intervals[p].append(_one(ordered, found, p, truths[p]))
             if p == rival_study.P:
                 own = np.random.default_rng([seed, place, seconds, number, 1])
-                rows.rivals.append(rival_study.said(latencies, ordered, found, own))
+                rows.rivals.append(rival_study.said(latencies, ordered, found, own, number))
         rows.ladders.append(_ladder(ordered, counted, truths))
     return rows
 
@@ -229,7 +229,7 @@ def _cell(
 
 
 def run() -> list[Result]:
-    """Study all families; about forty minutes of one core."""
+    """Study all families; about half an hour of one core."""
     os.nice(10)
     started, studied = time.monotonic(), []
     for family in FAMILIES:

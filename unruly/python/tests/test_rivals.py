@@ -125,7 +125,16 @@ def test_a_cell_counts_wrong_answers_of_the_answered_runs_alone():
     refused, right, wrong = Bounds(None, None), Bounds(0.0, 2.0), Bounds(2.0, 6.0)
     rows = [dict.fromkeys(rival_study.METHODS, it) for it in (refused, right, wrong, wrong)]
     found = rival_study.counted(KNOWN["F1"], 30, 1.0, 2.0, rows)["methods"]["ours"]
-    assert found == {"answered": 3, "wrong": 2, "width_over_oracle": 2.0}
+    assert found == {"runs": 4, "answered": 3, "wrong": 2, "width_over_oracle": 2.0}
+
+
+def test_a_method_that_judges_fewer_runs_is_counted_over_these():
+    right = Bounds(0.0, 2.0)
+    rows = [dict.fromkeys(rival_study.METHODS, right) for _ in range(3)]
+    del rows[-1]["fquest"]
+    found = rival_study.counted(KNOWN["F1"], 30, 1.0, 2.0, rows)["methods"]
+    assert (found["fquest"]["runs"], found["fquest"]["answered"]) == (2, 2)
+    assert found["ours"]["runs"] == 3
 
 
 @pytest.mark.parametrize(("wrong", "answered", "bad"), [(0, 0, False), (3, 9, False), (4, 9, True)])
