@@ -363,10 +363,9 @@ def _coverage(found: list[dict[str, Any]]) -> Result:
         f" {len(shares)} cells; outside: {words or 'none'}",
         met=not outside,
         raw={"shares": shares},
-        why="less than was asked: N5 at 30 s, whose slow requests come in episodes of 5 s, of"
-        " which 30 s hold six. All others cover more: independent values, because an interval is"
-        " given in whole buckets of 0.5 %, which is half of its width at 120 s; a collector's"
-        " period and two levels, because blocks that are more even than chance are not believed:"
+        why="those outside cover more than was asked. Independent values do, because an interval"
+        " is given in whole buckets of 0.5 %, which is half of its width at 120 s; a collector's"
+        " period and two levels do, because blocks that are more even than chance are not believed:"
         " those intervals are wide, and right",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from bench import rival_table
 from bench.result import Result, load
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def section(place: Path, results: list[Result]) -> str:
         for it in results
     ]
     lines += [line for it in results if it.name == "durability-age" for line in _kills(it)]
+    rivals = (it for it in results if it.name == "false-rivals")
+    lines += [line for it in rivals for line in rival_table.by_family(it.raw["cells"])]
     missed = [it for it in results if it.missed]
     if missed:
         lines += ["", "Missed:", ""]

@@ -34,6 +34,7 @@ def texts() -> dict[Path, str]:
     """Return the text of each page."""
     runs = FOLDER / "runs"
     promises = sorted(runs.glob("*/false-promises.json"))[-1]
-    ladder = promises.with_name("false-ladder.json")
-    cells, ladders = (json.loads(it.read_text())["raw"]["cells"] for it in (promises, ladder))
-    return {FOLDER / "README.md": page.text(HEAD, runs), **false_table.pages(cells, ladders)}
+    beside = ("false-ladder.json", "false-rivals.json", "false-tried.json")
+    kept = (promises, *(promises.with_name(name) for name in beside))
+    tables = false_table.pages(*(json.loads(it.read_text())["raw"]["cells"] for it in kept))
+    return {FOLDER / "README.md": page.text(HEAD, runs), **tables}

@@ -20,11 +20,18 @@ from bench.false_table import (
     LENGTH_MARKS,
     MARKS,
     PAGE,
+    README,
+    README_MARKS,
+    RIVAL_MARKS,
+    TRIED_MARKS,
     ladder_table,
     length_table,
+    readme_words,
     table,
 )
 from bench.families import FAMILIES
+from bench.rival_study import binding, too_often, totals
+from bench.rival_table import summary, tried
 
 RUNS = 60
 KNOWN = {family.name: family for family in FAMILIES}
@@ -95,6 +102,36 @@ def test_the_tables_in_the_documentation_are_what_was_measured():
     assert max(it["false"] / it["runs"] for it in bound) <= 0.043
     assert max(it["broken"] / it["runs"] for it in bound) <= 0.05
     assert any(missed(it) and it["false"] > BAR * it["runs"] for it in cells)
+
+
+def between(page, marks):
+    text = page.read_text(encoding="utf-8")
+    return text.split(marks[0])[1].split(marks[1])[0].strip()
+
+
+def test_the_documentation_says_how_often_published_methods_and_the_answers_alone_are_wrong():
+    cells = kept("false-rivals")
+    assert between(PAGE, RIVAL_MARKS) == summary(cells)
+    assert between(PAGE, TRIED_MARKS) == tried(kept("false-tried"))
+    words = between(README, README_MARKS)
+    assert words == readme_words(kept("false-promises"))
+    (stalls,) = (it for it in cells if (it["family"], it["seconds"]) == ("F2", 30))
+    ours = stalls["methods"]["ours"]
+    assert f"{100 * ours['wrong'] / ours['answered']:.1f} % [" in words
+
+
+def test_the_answers_are_seldom_wrong_but_for_certain_too_often_in_a_few_short_runs():
+    cells = binding(kept("false-rivals"))
+    ours, fquest = (totals(cells, name) for name in ("ours", "fquest"))
+    assert ours["wrong"] / ours["answered"] < 0.03 < fquest["wrong"] / fquest["answered"]
+    bad = [it for it in cells if too_often(**_ours(it))]
+    assert {it["seconds"] for it in bad} <= {30, 120}
+    assert all(it["methods"]["ours"]["answered"] < 0.2 * it["runs"] for it in bad)
+    assert 0 < len(bad) <= 5
+
+
+def _ours(it):
+    return {key: it["methods"]["ours"][key] for key in ("wrong", "answered")}
 
 
 def test_the_step_chosen_after_seeing_the_data_is_wrong_no_more_often_than_a_fixed_one():

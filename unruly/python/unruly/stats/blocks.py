@@ -120,7 +120,7 @@ def block_interval(
     Notes
     -----
     Assumes: latency from the *intended* time, and that the run saw what it should be judged by. Do
-    not use it with stalls of infinite variance (12-17 % false promises), nor for stalls that did
+    not use it with stalls of infinite variance (12-22 % false promises), nor for stalls that did
     not occur: see `blind_spot`. Claim "at least 95 %".
 
     References
