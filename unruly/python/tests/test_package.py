@@ -66,7 +66,7 @@ ALLOWED = {
     },
     "papers": {"base", "errors", "plan", "quantity", "stats", "tables", "topics"},
     "html": {"base", "drawing", "errors", "output", "quantity", "run", "stats", "topics"},
-    "api": {"base", "errors", "html", "ingest", "output", "progress", "run", "shown", "topics"},
+    "api": {"base", "drawing", "errors", "html", "ingest", "output", "progress", "run", "shown", "topics"},
     "__init__": {"api", "base", "errors", "output", "run", "stats", "topics"},
     "__main__": {"door", "verbs"},
     "door": {"errors", "terminal"},
@@ -74,6 +74,7 @@ ALLOWED = {
     "verbs": {
         "api",
         "base",
+        "drawing",
         "errors",
         "__init__",
         "html",

@@ -44,14 +44,14 @@ FOLLOWS_MAX = 0.36
 MERGED_MOST = 20
 """Neighbouring blocks are merged in pairs until there are no more than these: 30 become 15."""
 BODY_MASSES = (0.5, 0.25)
-MEMORY_MAX = 0.8
-"""Correlation of neighbouring blocks beyond which the design effect grows no more."""
-SEEN_MIN = 0.3
-"""Least share of the variance that blocks with a memory are taken to show; for few blocks."""
 REJECTIONS_MAX = 60
 EDGES_AT_ONCE = 128
 UNSEEN_EPISODES = 3.7
 METHOD = "block design effect, Clopper-Pearson over bucket edges"
+MEMORY_MAX = 0.8
+"""Correlation of neighbouring blocks beyond which the design effect grows no more."""
+SEEN_MIN = 0.3
+"""Least share of the variance that blocks with a memory are taken to show; for few blocks."""
 DRIFTS = ("A2a", "A2b")
 """The rules that abstain because latency drifted, not because the run was short."""
 
