@@ -37,7 +37,7 @@ RUNS: Final = int(os.environ.get("CAUSES_RUNS", "20"))
 """Of each kind of fault, and as many clean ones beside them."""
 FIRST, THREE, CLEAN = 0.90, 0.98, 0.98
 FELT: Final = 2
-"""A run felt a fault if at least so many slow requests were under way during it."""
+"""A run felt a fault if at least this number of slow requests was under way during it."""
 LATE_NS: Final = 1_000_000_000
 """What a fault leaves behind, such as a queue or an election, may last so long."""
 LATEST_NS: Final = 5_000_000_000
@@ -170,7 +170,7 @@ def _felt(trace: Trace, limits: dict[str, float], spans: list[Span]) -> int:
 
 
 def run() -> list[Result]:
-    """Measure what is missing of the runs of today, and judge them all; three hours in all.
+    """Measure the missing runs of today, and judge all of them; three hours in all.
 
     ``CAUSES_RUNS`` makes it shorter: the number of runs of each kind.
     """

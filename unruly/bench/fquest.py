@@ -149,7 +149,7 @@ def running_quantiles(table: Array, prefixes: NDArray[np.int64], p: float) -> Ar
     seen = np.cumsum(place[None] < prefixes[:, None, None], axis=2, dtype=np.int32)
     at = (seen >= from_top[:, None, None]).argmax(axis=2).T
     found = np.take_along_axis(held, at, axis=1)
-    # a prefix of small values has its quantile below what was sorted
+    # a prefix of small values has its quantile below the sorted values
     for column, row in np.argwhere(seen[:, :, -1] < from_top[:, None]):
         rank = _rank(int(prefixes[column]), p)
         found[row, column] = np.partition(table[row, : prefixes[column]], rank)[rank]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 EPISODES: Final = 3
 FIRST_S, APART_S, LEFT_S = 2.0, 3.5, 2.0
-"""An episode begins at least so long after the start, the one before, and before the end."""
+"""Least time from the start to an episode, from one to the next, and from one to the end."""
 MEMORY: Final = Path("/sys/fs/cgroup/memory/unruly-bench")
 SWAP_MIB: Final = 256
 RULES: Final = "unruly_bench"

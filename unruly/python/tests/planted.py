@@ -169,7 +169,7 @@ def _nature(world: World) -> None:
         who = world.here() if rng.uniform() < 0.3 else np.ones(len(world.due), bool)
         part = parts[rng.integers(len(parts))]
         world.wait_out(part, world.arrived(), who, int(at), int(end))
-    # what was added later has numbers of its own, so that the worlds before it stay as they were
+    # metrics that came later have random numbers of their own: the older worlds stay as they were
     later = np.random.default_rng(world.due[:4])
     names = [f"store-{number}" for number in range(SERVERS)]
     for kind, rate, longest in (

@@ -134,8 +134,8 @@ impl Writer for QuicWriter {
 }
 
 impl Drop for QuicReader {
-    /// Closes the connection and sends what is left: the acknowledgement of the end may still wait,
-    /// and nothing is sent after this. The writer would wait for it until its timeout.
+    /// Closes the connection and sends its last packets: the acknowledgement of the end may still
+    /// wait, and nothing is sent after this. The writer would wait for it until its timeout.
     fn drop(&mut self) {
         self.endpoint.close(VarInt::from_u32(0), b"");
         let endpoint = &self.endpoint;
