@@ -28,7 +28,7 @@ SECONDS: Final = (30, 120, 300)
 PERCENTILES: Final = (0.99, 0.999)
 RUNS: Final = 400
 SEED: Final = 20261127
-"""Of no run by which a threshold of the method was chosen."""
+"""The seed of runs by which nothing in the method was chosen."""
 BAR: Final = 0.06
 FALSE: Final = {"false": "interval given and wrong", "broken": "promise below the truth"}
 MOSTLY: Final = 0.5

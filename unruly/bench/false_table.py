@@ -186,10 +186,10 @@ def ladder_words(cells: Sequence[dict[str, Any]]) -> str:
     )
     return wrapped(
         f"{100 * promised / runs:.0f} % of the runs of the families that bind have a promise on"
-        f" some step, where the p99 alone has one in {100 * fixed / runs:.0f} %. Wrong are"
-        f" {100 * broken / promised:.1f} % of these promises, and"
-        f" {100 * fixed_broken / fixed:.1f} % of those of the p99."
-        f" Cells that bind and miss the bar of {100 * BAR:g} %: {over or 'none'}."
+        f" some step, where the p99 alone has one in {100 * fixed / runs:.0f} %. The share of wrong"
+        f" ones is {100 * broken / promised:.1f} % of these promises, and"
+        f" {100 * fixed_broken / fixed:.1f} % of those of the p99. Cells that bind and"
+        f" miss the bar of {100 * BAR:g} %: {over or 'none'}."
         f" Printing every step instead of the highest would make {100 * several / runs:.1f} % of"
         " runs wrong somewhere."
     )
