@@ -375,7 +375,7 @@ def report(
     >>> unruly.report("runs/demo", "page.html").name
     'page.html'
     """
-    from unruly.drawing.bundle import prepare  # noqa: PLC0415 - only a page needs it
+    from unruly.html import prepare  # noqa: PLC0415 - only a page needs it
 
     prepare()  # it bundles what draws the figures while the runs are analysed
     from unruly.html import write_report  # noqa: PLC0415 - it imports Altair

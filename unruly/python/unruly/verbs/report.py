@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
-    from unruly.drawing.bundle import prepare  # noqa: PLC0415 - --help stays quick
+    from unruly.html import prepare  # noqa: PLC0415 - --help stays quick
 
     prepare()  # it works beside the imports, which take seconds
     from unruly import analyse, report, verdict  # noqa: PLC0415
