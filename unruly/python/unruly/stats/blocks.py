@@ -299,8 +299,8 @@ class _Edges:
     lag: NDArray[np.float64]
     n: int
     blocks: int
-    held: dict[float, NDArray[np.float64]] = field(default_factory=dict)
-    """Design effects, by alpha: those of one run serve all its quantiles."""
+    held: dict[tuple[float, bool], NDArray[np.float64]] = field(default_factory=dict)
+    """Design effects, by alpha and correction: those of one run serve all its quantiles."""
 
     @classmethod
     def build(cls, buckets: ArrayLike, counts: ArrayLike) -> _Edges:
@@ -337,13 +337,18 @@ class _Edges:
         """The edge above which this share lies, as nearly as may be."""
         return int(np.abs(self.total - self.n * mass).argmin())
 
-    def effects(self, alpha: float) -> NDArray[np.float64]:
-        """Design effects at every edge."""
-        if alpha not in self.held:
-            self.held[alpha] = self._design_effects(alpha)
-        return self.held[alpha]
+    def effects(self, alpha: float, mass: float) -> NDArray[np.float64]:
+        """Design effects at every edge, for a quantile with this mass beyond it.
 
-    def _design_effects(self, alpha: float) -> NDArray[np.float64]:
+        So few values that the method refuses anyway are neighbours by coincidence, and show no
+        memory to correct for: the lower bound of such a quantile would only be wider.
+        """
+        key = alpha, self.n * mass >= EPISODES_MIN
+        if key not in self.held:
+            self.held[key] = self._design_effects(*key)
+        return self.held[key]
+
+    def _design_effects(self, alpha: float, corrected: bool) -> NDArray[np.float64]:
         varied = (self.total > 0) & (self.variance > 0) & (self.total < self.n)
         total, variance = np.where(varied, self.total, 1), np.where(varied, self.variance, 1)
         share = np.where(varied, total / self.n, 0.5)
@@ -353,12 +358,13 @@ class _Edges:
         least = 2 * variance**2 / self.blocks
         freedom = np.clip(2 * variance**2 / np.maximum(spread, least), 1, self.blocks - 1)
         # a correlation of few blocks is too low on average, the lower the stronger it is
-        missing = (1 + 4 * np.maximum(self.lag, 0)) / self.blocks
+        missing = (1 + 4 * corrected * np.maximum(self.lag, 0)) / self.blocks
         memory = np.clip(self.lag + missing, 0, MEMORY_MAX)
         longer = (1 + memory) / (1 - memory)
         # blocks with a memory lie closer to their own mean, and say less about their variance
-        seen = np.maximum(1 - (longer - 1) / (self.blocks - 1), SEEN_MIN)
-        freedom = np.maximum(freedom * (1 - memory**2) / (1 + memory**2), 1)
+        seen = np.maximum(1 - corrected * (longer - 1) / (self.blocks - 1), SEEN_MIN)
+        squared = corrected * memory**2
+        freedom = np.maximum(freedom * (1 - squared) / (1 + squared), 1)
         widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
         return np.where(varied, ratio / seen * widened * longer, 0.0)
 
@@ -407,7 +413,7 @@ class _Tail:
 
     def at(self, alpha: float) -> _Level:
         """Design effects at every edge; c0 is their floor: 1, q1 and q2."""
-        effects = self.edges.effects(alpha)
+        effects = self.edges.effects(alpha, self.mass)
         floor = float(max(1.0, effects[self.first], effects[self.second]))
         return _Level(alpha, np.maximum(floor, effects), floor, self.edges.n * self.mass / floor)
 
