@@ -41,14 +41,16 @@ class Corrected(blocks._Edges):
 class Plain(blocks._Edges):
     """The variance and the correlation of 30 blocks, without a correction for their memory."""
 
-    def _design_effects(self, alpha: float) -> Array:
+    def _design_effects(self, alpha: float, corrected: bool) -> Array:
+        del corrected  # neither way corrects
         return plain(self.excess, self.total, self.n, alpha)
 
 
 class Merged(blocks._Edges):
     """The largest of the design effects of 30, 15 and 10 blocks, each without a correction."""
 
-    def _design_effects(self, alpha: float) -> Array:
+    def _design_effects(self, alpha: float, corrected: bool) -> Array:
+        del corrected
         merged = (self.excess.reshape(len(self.excess), -1, it).sum(axis=2) for it in (1, 2, 3))
         return np.maximum.reduce([plain(it, self.total, self.n, alpha) for it in merged])
 
