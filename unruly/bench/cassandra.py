@@ -82,7 +82,7 @@ def cluster(place: Path) -> Iterator[str]:
     """Three nodes that a run of ours has started and holds; where they are."""
     plan, out = place / "hold.toml", place / "hold"
     plan.write_text(HOLD.format(client=CLIENT_CORE, server=SERVER_CORE))
-    words = [*OUTLIVES_NOBODY, UNRULY, "run", plan, "-q", "-o", out]
+    words: list[str | Path] = [*OUTLIVES_NOBODY, UNRULY, "run", plan, "-q", "-o", out]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
             job = out / "logs" / "drive-0-c0r0.job.json"

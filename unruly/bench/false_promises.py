@@ -255,9 +255,14 @@ def results(studied: list[Studied]) -> list[Result]:
     ]
 
 
+def _worst(cells: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the cell with the highest share of runs that are wrong in this way."""
+    return max(cells, key=lambda cell: cell[name] / cell["runs"])
+
+
 def _false(found: list[dict[str, Any]]) -> Result:
     bound = [cell for cell in found if cell["kind"] == "bound"]
-    worst = {name: max(bound, key=lambda c, n=name: c[n] / c["runs"]) for name in FALSE}
+    worst = {name: _worst(bound, name) for name in FALSE}
     over = [_name(c) for c in bound if max(c[name] for name in FALSE) > BAR * c["runs"]]
     rest = ", ".join(
         f"{_name(c)} {100 * c['false'] / c['runs']:.1f}/{100 * c['broken'] / c['runs']:.1f} %"

@@ -17,7 +17,8 @@ MINUTES = os.environ.get("SOAK_MINUTES", "10")
 
 def fuzz() -> list[Result]:
     """Change files that tools wrote, limits, manifests and segments, and read them all."""
-    words = [sys.executable, ROOT / "tests" / "fuzz" / "files.py", str(CASES), str(SEED)]
+    program = str(ROOT / "tests" / "fuzz" / "files.py")
+    words = [sys.executable, program, str(CASES), str(SEED)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     ends = re.findall(r"^(\S.*): exit (-?\d+): (\d+)$", done.stdout, re.MULTILINE)
     totals: dict[str, int] = {}

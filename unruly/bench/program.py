@@ -62,12 +62,14 @@ class Trace:
     def verdict(self) -> dict[str, Any]:
         """What ``verdict --json`` says of the run."""
         said = call("verdict", self.path, "--json")
-        return json.loads(said)
+        found: dict[str, Any] = json.loads(said)
+        return found
 
     @property
     def manifest(self) -> dict[str, Any]:
         """The run's manifest."""
-        return json.loads((self.path / "manifest.json").read_text())
+        found: dict[str, Any] = json.loads((self.path / "manifest.json").read_text())
+        return found
 
 
 def call(
@@ -101,7 +103,7 @@ def measured(plan: str) -> Iterator[Trace]:
         file = Path(folder, "plan.toml")
         file.write_text(plan)
         out = Path(folder, "run")
-        words = [UNRULY, "run", file, "-q", "-o", out]
+        words: list[str | Path] = [UNRULY, "run", file, "-q", "-o", out]
         quiet = os.environ | UNANALYSED
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=600, check=False, env=quiet

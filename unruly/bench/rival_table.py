@@ -167,10 +167,11 @@ def tried(cells: Sequence[dict[str, Any]]) -> str:
         own = [cell["ways"][way] for way in ways]
         shown = (answers(it["answered"], it["wrong"], cell["runs"]) for it in own)
         lines.append(f"| {cell['words']}, {cell['seconds']} s | {' | '.join(shown)} |")
-    sums = [
-        tuple(sum(cell["ways"][way][key] for cell in cells) for key in ("answered", "wrong"))
-        for way in ways
-    ]
     runs = sum(cell["runs"] for cell in cells)
-    lines.append(f"| all of these | {' | '.join(answers(*it, runs) for it in sums)} |")
+    sums = {
+        way: {key: sum(cell["ways"][way][key] for cell in cells) for key in ("answered", "wrong")}
+        for way in ways
+    }
+    shown = (answers(it["answered"], it["wrong"], runs) for it in sums.values())
+    lines.append(f"| all of these | {' | '.join(shown)} |")
     return "\n".join(lines)

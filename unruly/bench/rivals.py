@@ -58,7 +58,8 @@ independent_ranks = cache(partial(quantile_ranks_iid, level=LEVEL))
 def independent(ordered: Array, p: float) -> Bounds:
     """Return the two-sided order-statistic interval, as if requests were independent."""
     ranks = independent_ranks(ordered.size, p)
-    return Bounds(*(float(ordered[rank - 1]) if rank else None for rank in ranks))
+    low, high = (float(ordered[rank - 1]) if rank else None for rank in ranks)
+    return Bounds(low, high)
 
 
 @cache

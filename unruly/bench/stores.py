@@ -16,6 +16,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -198,8 +199,8 @@ def throughput() -> list[Result]:
             url = f"redis://127.0.0.1:{port}"
             results += pairs(
                 "redis", "redis-benchmark SET", clients, pipeline,
-                lambda c=clients, p=pipeline, u=url: ours(u, c, p),
-                lambda c=clients, p=pipeline: redis_benchmark(port, c, p),
+                partial(ours, url, clients, pipeline),
+                partial(redis_benchmark, port, clients, pipeline),
             )  # fmt: skip
     with server(memcached_words) as it:
         url = f"memcached://127.0.0.1:{it.port}"

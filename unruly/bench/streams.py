@@ -88,7 +88,8 @@ def peers() -> list[Result]:
 
 def _beside_iperf(hosts: str, protocol: str) -> Result:
     with ExitStack() as stack:
-        prefixes, address = [[], []], "127.0.0.1"
+        prefixes: list[list[str]] = [[], []]
+        address = "127.0.0.1"
         if hosts == "namespaces":
             prefixes, address = stack.enter_context(_pair())
         sides = interleaved(

@@ -52,7 +52,8 @@ class Merged(blocks._Edges):
     def _design_effects(self, alpha: float, corrected: bool) -> Array:
         del corrected
         merged = (self.excess.reshape(len(self.excess), -1, it).sum(axis=2) for it in (1, 2, 3))
-        return np.maximum.reduce([plain(it, self.total, self.n, alpha) for it in merged])
+        largest: Array = np.maximum.reduce([plain(it, self.total, self.n, alpha) for it in merged])
+        return largest
 
 
 def plain(excess: Array, total: Array, n: int, alpha: float) -> Array:
@@ -69,7 +70,8 @@ def plain(excess: Array, total: Array, n: int, alpha: float) -> Array:
     freedom = np.clip(freedom, 1, count - 1)
     widened = (special.stdtrit(freedom, 1 - alpha) / special.ndtri(1 - alpha)) ** 2
     ratio = variance * count / (count - 1) / (total * (1 - total / n))
-    return np.where(varied, ratio * widened * (1 + memory) / (1 - memory), 0.0)
+    effects: Array = np.where(varied, ratio * widened * (1 + memory) / (1 - memory), 0.0)
+    return effects
 
 
 WAYS: Final = {
