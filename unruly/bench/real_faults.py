@@ -266,7 +266,7 @@ FAULTS: Final = (
     ),
     Fault(
         "cpu limit", ALL, ("cpu quota",), "target", (0.4, 0.8),
-        plan=_planned("quota", "cores = 0.05\n"),
+        plan=_planned("quota", "cores = 0.02\n"),
     ),
     Fault(
         "busy neighbours", ALL, SHORT_OF_CPU, "servers", (0.4, 0.8),

@@ -11,7 +11,8 @@ from typing import Final
 
 DURATION_S: Final = 15
 WARMUP_S: Final = 2
-PROBE_MS: Final = 200
+PROBE_MS: Final = 100
+"""A cause that lasts less than half of it fills no sample, and stays unseen."""
 
 _DRIVE: Final = """
 name = "causes-real"

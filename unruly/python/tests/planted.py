@@ -194,6 +194,7 @@ def _nature(world: World) -> None:
     world.shares["host-0", "major_faults"] = later.poisson(0.5, DURATION_S).astype(float)
     world.shares["host-0", "psi_io_some_ns"] = rng.gamma(2, 5 * MS, DURATION_S)
     world.shares["host-0", "tcp_retransmits"] = rng.poisson(0.05, DURATION_S).astype(float)
+    world.shares["host-0", "tcp_needless_retransmits"] = np.zeros(DURATION_S)
     world.shares["host-0", "cpu_steal_share"] = rng.beta(1, 200, DURATION_S)
 
 
@@ -296,10 +297,16 @@ def _slow_handler(world: World, start: int) -> None:
 
 
 def _long_task(world: World, start: int) -> None:
-    """It holds up the only thread of the server, of which the store sends no stamps."""
+    """It holds up the only thread of the server, of which the store sends no stamps.
+
+    The server acknowledges late meanwhile, so its peers send again. A real Redis with a long
+    script did the same: each of these segments had arrived.
+    """
     end = start + int(world.rng.uniform(0.7, 1.5) * NS)
     world.wait_out(world.way, world.due, world.here(), start, end)
     world.show(world.name, "user_ns", start, end, 0.95)
+    for name in ("tcp_retransmits", "tcp_needless_retransmits"):
+        world.shares["host-0", name][start // NS : end // NS + 1] += 16
 
 
 def _memory_taken(world: World, start: int) -> None:

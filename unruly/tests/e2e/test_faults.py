@@ -155,6 +155,19 @@ def test_who_lacks_cpu_time_waits_for_it(tmp_path: Path, kind: str, more: str, r
     assert not groups_of_the_dead()
 
 
+def test_each_sample_around_a_cpu_limit_counts_the_throttled_time(tmp_path: Path) -> None:
+    need_root("a CPU quota")
+    fault = "quota redis-1 1s 1s | cores = 0.011"
+    run = measured(tmp_path, "redis", "2500ms", fault, rate="10000/s")
+    (span,) = spans(run, "redis-1")["fault quota"]
+    counted, lost = run.rows(
+        "select count(cgroup_throttled_ns), count(*) - count(cgroup_throttled_ns) from resources"
+        f" where watched = 'redis-1' and ended_ns > {span[0]} and started_ns < {span[1]}"
+    )[0]
+    assert counted > 0
+    assert lost == 0
+
+
 def test_the_group_of_a_quota_that_a_killed_runner_left_is_taken_away_by_the_next(
     tmp_path: Path,
 ) -> None:

@@ -8,7 +8,6 @@ use unruly_plan::{DurationNs, Fault, FaultKind};
 use unruly_trace::{MonoNs, monotonic};
 
 use super::progress::Progress;
-use super::quota::Quota;
 use super::trial::{Trial, nanoseconds};
 use crate::relay::WayCounts;
 
@@ -35,7 +34,6 @@ struct Active {
     fault: usize,
     process: String,
     began_ns: MonoNs,
-    quota: Option<Quota>,
     passed: Option<WayCounts>,
     held: u64,
 }
@@ -97,7 +95,7 @@ impl Trial<'_> {
     pub(super) fn undo_faults(&mut self, progress: &mut Progress) {
         self.faults.moments.clear();
         while let Some(active) = self.faults.active.pop() {
-            self.undo(active, progress);
+            self.undo(&active, progress);
         }
         // Whoever is frozen, for whatever reason, must hear the end.
         for child in &self.processes.children {
@@ -121,7 +119,6 @@ impl Trial<'_> {
             fault: number,
             process: process.to_owned(),
             began_ns: monotonic(),
-            quota: None,
             passed: None,
             held: 0,
         };
@@ -134,8 +131,8 @@ impl Trial<'_> {
             // Its neighbours are processes of their own, which know when.
             FaultKind::Busy { .. } => {}
             FaultKind::Quota { cores } => {
-                let pid = self.processes.pid_of(process).unwrap_or(0);
-                active.quota = Some(Quota::set(&[pid], cores, self.plan.quota_period)?);
+                let process = active.process.clone();
+                self.limit_cpu(&process, cores)?;
             }
             FaultKind::Network(network) => {
                 if let Some(relay) = self.processes.relay(process) {
@@ -164,7 +161,7 @@ impl Trial<'_> {
         if let Some(place) = active.position(|it| it.fault == number) {
             let active = self.faults.active.remove(place);
             let (kind, process) = (self.plan.faults[number].kind, active.process.clone());
-            self.undo(active, progress);
+            self.undo(&active, progress);
             if kind == FaultKind::Kill {
                 self.start_again(&process)?;
             }
@@ -172,7 +169,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn undo(&mut self, active: Active, progress: &Progress) {
+    fn undo(&mut self, active: &Active, progress: &Progress) {
         let kind = self.plan.faults[active.fault].kind;
         let process = active.process.as_str();
         let mut detail = None;
@@ -181,7 +178,9 @@ impl Trial<'_> {
             FaultKind::Kill | FaultKind::Busy { .. } => {}
             FaultKind::Quota { cores } => {
                 detail = Some(format!("{cores} cores"));
-                drop(active.quota);
+                if let Err(error) = self.unlimit_cpu(process) {
+                    self.missing.push(format!("{error:#}"));
+                }
             }
             FaultKind::Network(network) => {
                 let passed = self.processes.relay(process).map(|relay| {

@@ -180,15 +180,6 @@ impl Processes {
         services.map(|it| it.name.clone()).chain(own).collect()
     }
 
-    pub(super) fn pid_of(&self, process: &str) -> Option<u32> {
-        let mut services = self.services.iter().flat_map(|it| &it.children);
-        let service = services.find(|it| it.name == process);
-        let own = self.children.iter().find(|it| it.job.name == process);
-        service
-            .map(|it| it.process.pid())
-            .or_else(|| own.map(Child::worker_pid))
-    }
-
     /// A process, or all of a competing load.
     pub(super) fn pids_of(&self, process: &str) -> Vec<u32> {
         let services = self.services.iter().flat_map(|it| &it.children);

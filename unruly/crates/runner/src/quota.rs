@@ -1,41 +1,41 @@
 //! A quota of CPU time for a process and all that it has started, by a control group of their own.
 //!
-//! It is undone when it is dropped. A runner that is killed leaves an empty group at most, and the next
-//! quota takes that away.
+//! A group stays until it is dropped, at the end of the trial. A runner that is
+//! killed leaves an empty group at most, and the next quota takes that away.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use unruly_plan::DurationNs;
+use unruly_plan::{DurationNs, FaultKind};
 
 use super::trial::Trial;
 
 /// Groups of ours have this in their names, before the runner's number.
 const PREFIX: &str = "unruly-";
 
-/// Processes that together get no more CPU time than they are allowed.
+/// A control group of processes that together get no more CPU time than they are allowed.
 #[derive(Debug)]
 pub(super) struct Quota {
     group: PathBuf,
-    /// Where the first was.
+    /// The group in which the first process was.
     before: PathBuf,
+    /// True if these are control groups of the first version.
+    first: bool,
+    pids: Vec<u32>,
 }
 
 impl Quota {
-    /// Limits `pids` and all their present and future descendants to `cores` cores, in each
-    /// `period`.
+    /// Moves `pids` and all their present and future descendants to a group of their own, which
+    /// has no limit yet.
     ///
     /// # Errors
     ///
     /// Fails if there is no process, or if this host does not allow a new control group.
-    pub(super) fn set(pids: &[u32], cores: f64, period: DurationNs) -> Result<Self> {
+    fn hold(pids: &[u32]) -> Result<Self> {
         let pid = *pids.first().context("there is no process for a quota")?;
-        let told = || {
-            format!(
-                "quota: process {pid} cannot be given one; wanted a control group that may be written; hint: run as root, or leave the quota out"
-            )
-        };
+        let told = || refused(pid);
         let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).with_context(told)?;
         let (root, before, first) = place(&cgroup).with_context(told)?;
         sweep(&root);
@@ -45,40 +45,100 @@ impl Quota {
             let _ = std::fs::write(root.join("cgroup.subtree_control"), "+cpu");
         }
         std::fs::create_dir(&group).with_context(told)?;
-        let quota = Self { group, before };
-        for (name, text) in limits(cores, period, first) {
-            std::fs::write(quota.group.join(name), text).with_context(told)?;
-        }
+        let pids = pids.to_vec();
+        let quota = Self {
+            group,
+            before,
+            first,
+            pids,
+        };
         let members = quota.group.join("cgroup.procs");
-        for member in with_descendants(pids) {
+        for member in with_descendants(&quota.pids) {
             let joined = std::fs::write(&members, member.to_string());
             // One that was started by another may have ended meanwhile.
-            if pids.contains(&member) {
+            if quota.pids.contains(&member) {
                 joined.with_context(told)?;
             }
         }
         Ok(quota)
     }
+
+    /// Limits the group to `cores` cores in each `period`; `None` takes the limit off.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the group's files cannot be written.
+    fn limit(&self, cores: Option<f64>, period: DurationNs) -> Result<()> {
+        for (name, text) in limits(cores, period, self.first) {
+            std::fs::write(self.group.join(name), text).with_context(|| refused(self.pids[0]))?;
+        }
+        Ok(())
+    }
+}
+
+fn refused(pid: u32) -> String {
+    format!(
+        "quota: process {pid} cannot be given one; wanted a control group that may be written; hint: run as root, or leave the quota out"
+    )
 }
 
 impl Trial<'_> {
-    /// Gives each process of the plan's quotas its own, before it has anything to do. A cell may lack one: that
-    /// which competes with nothing.
+    /// Gives each process of the plan's quotas its own, before it has anything to do. A cell may
+    /// lack one: that which competes with nothing.
+    ///
+    /// A process that a fault will limit gets its group now as well, still without a limit. The
+    /// kernel counts throttled time by group: in a group that came and went with the fault, the
+    /// counts of its first and last moments would be lost.
     ///
     /// # Errors
     ///
     /// When no control group may be made here.
     pub(super) fn set_quotas(&mut self) -> Result<()> {
-        for (process, cores) in &self.plan.quotas {
-            let pids = self.processes.pids_of(process);
+        let names = self.processes.names();
+        let faults = self.plan.faults.iter();
+        let limited = faults.filter(|it| matches!(it.kind, FaultKind::Quota { .. }));
+        let victims = limited.filter_map(|it| it.victim(names.iter().map(String::as_str)));
+        let mut wanted: BTreeSet<String> = self.plan.quotas.keys().cloned().collect();
+        wanted.extend(victims.map(str::to_owned));
+        for process in wanted {
+            let pids = self.processes.pids_of(&process);
             if pids.is_empty() {
                 continue;
             }
-            let quota = Quota::set(&pids, *cores, self.plan.quota_period)
-                .with_context(|| format!("[quota] {process}"))?;
-            self.quotas.push(quota);
+            let told = || format!("[quota] {process}");
+            let quota = Quota::hold(&pids).with_context(told)?;
+            if let Some(cores) = self.plan.quotas.get(&process) {
+                quota
+                    .limit(Some(*cores), self.plan.quota_period)
+                    .with_context(told)?;
+            }
+            self.quotas.insert(process, quota);
         }
         Ok(())
+    }
+
+    /// Limits a process because of a fault, and all that it has started.
+    ///
+    /// # Errors
+    ///
+    /// When the process is gone, or no control group may be made here.
+    pub(super) fn limit_cpu(&mut self, process: &str, cores: f64) -> Result<()> {
+        let pids = self.processes.pids_of(process);
+        // A process that was started again is in no group yet.
+        if self.quotas.get(process).is_none_or(|it| it.pids != pids) {
+            self.quotas.insert(process.to_owned(), Quota::hold(&pids)?);
+        }
+        self.quotas[process].limit(Some(cores), self.plan.quota_period)
+    }
+
+    /// Takes the limit of a fault off a process. A plan has no other limit for it.
+    ///
+    /// # Errors
+    ///
+    /// When the group's files cannot be written.
+    pub(super) fn unlimit_cpu(&self, process: &str) -> Result<()> {
+        let quota = self.quotas.get(process);
+        quota.map_or(Ok(()), |it| it.limit(None, self.plan.quota_period))
     }
 }
 
@@ -153,17 +213,18 @@ fn place(cgroup: &str) -> Result<(PathBuf, PathBuf, bool)> {
     }
 }
 
-/// The files of a group that hold a quota, with what they hold.
-fn limits(cores: f64, period: DurationNs, first: bool) -> Vec<(&'static str, String)> {
+/// The files of a group that hold its limit, with their contents; without `cores` there is none.
+fn limits(cores: Option<f64>, period: DurationNs, first: bool) -> Vec<(&'static str, String)> {
     let period = period.0 as f64 / 1e3;
-    let quota = cores * period;
+    let quota = cores.map(|it| format!("{:.0}", it * period));
     if first {
         return vec![
             ("cpu.cfs_period_us", format!("{period:.0}")),
-            ("cpu.cfs_quota_us", format!("{quota:.0}")),
+            ("cpu.cfs_quota_us", quota.unwrap_or_else(|| "-1".to_owned())),
         ];
     }
-    vec![("cpu.max", format!("{quota:.0} {period:.0}"))]
+    let quota = quota.unwrap_or_else(|| "max".to_owned());
+    vec![("cpu.max", format!("{quota} {period:.0}"))]
 }
 
 /// Takes away groups of runners that are gone.
@@ -192,10 +253,10 @@ mod tests {
     fn a_quota_is_written_as_each_version_of_control_groups_wants_it() {
         let period = DEFAULT_QUOTA_PERIOD;
         assert_eq!(
-            limits(0.2, period, false),
+            limits(Some(0.2), period, false),
             [("cpu.max", "20000 100000".to_owned())]
         );
-        let first = limits(1.5, period, true);
+        let first = limits(Some(1.5), period, true);
         assert_eq!(first[0], ("cpu.cfs_period_us", "100000".to_owned()));
         assert_eq!(first[1], ("cpu.cfs_quota_us", "150000".to_owned()));
     }
@@ -204,12 +265,21 @@ mod tests {
     fn a_quota_is_given_in_the_period_of_the_plan() {
         let period = DurationNs(5_000_000);
         assert_eq!(
-            limits(0.5, period, false),
+            limits(Some(0.5), period, false),
             [("cpu.max", "2500 5000".to_owned())]
         );
-        let first = limits(0.5, period, true);
+        let first = limits(Some(0.5), period, true);
         assert_eq!(first[0], ("cpu.cfs_period_us", "5000".to_owned()));
         assert_eq!(first[1], ("cpu.cfs_quota_us", "2500".to_owned()));
+    }
+
+    #[test]
+    fn a_group_without_a_limit_is_written_as_each_version_wants_it() {
+        let period = DEFAULT_QUOTA_PERIOD;
+        let unlimited = limits(None, period, false);
+        assert_eq!(unlimited, [("cpu.max", "max 100000".to_owned())]);
+        let first = limits(None, period, true);
+        assert_eq!(first[1], ("cpu.cfs_quota_us", "-1".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One trial of a run: a cell, once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -71,8 +71,8 @@ pub(super) struct Trial<'a> {
     loaded: Vec<u64>,
     stopped: bool,
     pub(super) faults: Faults,
-    /// What the plan gives single processes at most, as long as these are held.
-    pub(super) quotas: Vec<Quota>,
+    /// The control groups of processes with a CPU limit, or that a fault will limit.
+    pub(super) quotas: BTreeMap<String, Quota>,
     /// Those that a fault has killed, whose end is no surprise.
     pub(super) killed: BTreeSet<String>,
     /// Who says whether the run knows enough.
@@ -112,7 +112,7 @@ impl<'a> Trial<'a> {
             loaded: Vec::new(),
             stopped: false,
             faults: Faults::default(),
-            quotas: Vec::new(),
+            quotas: BTreeMap::new(),
             killed: BTreeSet::new(),
             judge: None,
         };

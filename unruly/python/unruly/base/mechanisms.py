@@ -122,7 +122,7 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         "lost packets", "waited for lost packets of {process} to be sent again",
-        metrics=(Metric("tcp_retransmits", 1.0, "sample"),), not_where=ANSWERED,
+        metrics=(Metric("lost_segments", 1.0, "sample"),), not_where=ANSWERED,
     ),
     Mechanism(
         "busy process", "waited while {process} used most of a CPU",

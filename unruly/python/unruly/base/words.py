@@ -40,6 +40,7 @@ METRIC_WORDS: Final[dict[str, str]] = {
     "network_drops": "packets dropped",
     "network_collisions": "collisions",
     "tcp_retransmits": "TCP retransmissions",
+    "tcp_needless_retransmits": "TCP retransmissions of segments that had arrived",
     "listen_drops": "connections dropped because the backlog was full",
     "softnet_squeezes": "times the network softirq ran out of budget",
     "cgroup_throttled_periods": "periods throttled by the CPU limit",

@@ -197,9 +197,14 @@ def levels(resources: Table, metrics: Mapping[str, str]) -> Table:
     Table
         cell, repeat, whose, watched (whether that is a process, and no host), started_ns, ended_ns
         and the metrics. A sample of no length has none. ``cpu_ns`` is the CPU time of a process, in
-        user mode and in the kernel.
+        user mode and in the kernel. ``lost_segments`` are the TCP segments sent again that had not
+        arrived: a receiver that acknowledges late has its peers send others again as well.
     """
-    resources = resources.mutate(cpu_ns=resources.user_ns + resources.system_ns)
+    arrived = resources.tcp_needless_retransmits.fill_null(0)
+    resources = resources.mutate(
+        cpu_ns=resources.user_ns + resources.system_ns,
+        lost_segments=resources.tcp_retransmits - arrived,
+    )
     length = (resources.ended_ns - resources.started_ns).cast("float64").nullif(0.0)
     of = {"time": length, "second": length / SECOND_NS, "sample": ibis.literal(1.0)}
     return resources.select(

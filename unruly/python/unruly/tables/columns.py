@@ -112,6 +112,7 @@ TABLES: Final[dict[str, tuple[tuple[str, str, bool], ...]]] = {
         ("network_drops", "BIGINT", False),
         ("network_collisions", "BIGINT", False),
         ("tcp_retransmits", "BIGINT", False),
+        ("tcp_needless_retransmits", "BIGINT", False),
         ("listen_drops", "BIGINT", False),
         ("softnet_squeezes", "BIGINT", False),
         ("cgroup_throttled_periods", "BIGINT", False),

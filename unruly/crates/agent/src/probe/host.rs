@@ -30,6 +30,7 @@ struct Reading {
     disk: Option<DiskCounters>,
     network: Option<NetworkCounters>,
     tcp_retransmits: Option<u64>,
+    tcp_needless_retransmits: Option<u64>,
     listen_drops: Option<u64>,
     softnet_squeezes: Option<u64>,
     cgroup: CgroupCounters,
@@ -139,6 +140,7 @@ impl Files {
         let snmp = self.snmp.read(buffer).unwrap_or_default();
         into.tcp_retransmits = network::protocol_value(snmp, b"Tcp:", b"RetransSegs");
         let netstat = self.netstat.read(buffer).unwrap_or_default();
+        into.tcp_needless_retransmits = network::needless_retransmits(netstat);
         into.listen_drops = network::protocol_value(netstat, b"TcpExt:", b"ListenDrops");
         into.softnet_squeezes = network::squeezes(self.softnet.read(buffer).unwrap_or_default());
         into.cgroup = self.cgroup.read(buffer);
@@ -235,6 +237,10 @@ fn fill_disk(before: &Reading, now: &Reading, row: &mut ResourceRow) {
 
 fn fill_network(before: &Reading, now: &Reading, row: &mut ResourceRow) {
     row.tcp_retransmits = advance(before.tcp_retransmits, now.tcp_retransmits);
+    row.tcp_needless_retransmits = advance(
+        before.tcp_needless_retransmits,
+        now.tcp_needless_retransmits,
+    );
     row.listen_drops = advance(before.listen_drops, now.listen_drops);
     row.softnet_squeezes = advance(before.softnet_squeezes, now.softnet_squeezes);
     let (Some(before), Some(now)) = (&before.network, &now.network) else {

@@ -63,6 +63,17 @@ pub(super) fn protocol_value(text: &[u8], group: &[u8], name: &[u8]) -> Option<u
     decimal(words(values).nth(at)?)
 }
 
+/// TCP segments sent again that the receiver had already. It says so with a duplicate selective
+/// acknowledgement (RFC 2883), for a segment in order or out of it.
+///
+/// A receiver whose process does not read acknowledges late, and its sender probes for a loss that
+/// never was.
+pub(super) fn needless_retransmits(netstat: &[u8]) -> Option<u64> {
+    let [in_order, out_of_order] = [b"TCPDSACKRecv".as_slice(), b"TCPDSACKOfoRecv"]
+        .map(|name| protocol_value(netstat, b"TcpExt:", name));
+    in_order?.checked_add(out_of_order.unwrap_or(0))
+}
+
 /// Times that a core left packets waiting because its share of soft-interrupt time was used up:
 /// the third number of each core's line in `/proc/net/softnet_stat`.
 pub(super) fn squeezes(text: &[u8]) -> Option<u64> {

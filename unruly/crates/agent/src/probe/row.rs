@@ -89,6 +89,8 @@ pub struct ResourceRow {
     pub network_collisions: Option<i64>,
     /// Host: TCP segments sent again.
     pub tcp_retransmits: Option<i64>,
+    /// Host: TCP segments sent again that the receiver had already, as its replies said.
+    pub tcp_needless_retransmits: Option<i64>,
     /// Host: connections dropped because a listener's queue was full or closed.
     pub listen_drops: Option<i64>,
     /// Host: times that a core left packets waiting, its share being used up.
@@ -166,6 +168,7 @@ pub const METRICS: &[&str] = &[
     "network_drops",
     "network_collisions",
     "tcp_retransmits",
+    "tcp_needless_retransmits",
     "listen_drops",
     "softnet_squeezes",
     "cgroup_throttled_periods",

@@ -120,6 +120,7 @@ fn the_host_row_holds_every_difference_and_gauge() {
         network_drops: Some(6),
         network_collisions: Some(1),
         tcp_retransmits: Some(6),
+        tcp_needless_retransmits: Some(4),
         listen_drops: Some(2),
         softnet_squeezes: Some(7),
         cgroup_throttled_periods: Some(0),
