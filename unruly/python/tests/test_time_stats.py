@@ -58,6 +58,15 @@ def test_a_flow_without_any_change_varies_by_nothing():
     assert found.of_baseline.estimate == found.of_baseline.high == 0.5
 
 
+def test_a_variation_of_one_block_alone_has_no_interval():
+    """A constant flow with one second of a stall, as of a process that was held back once."""
+    flow = np.full(600, 125.0) + np.resize([0.0, 0.1], 600)
+    flow[300:302] = [40, 210]
+    found = stats.stability(flow).variation
+    assert found.estimate == pytest.approx(np.std(flow, ddof=1) / flow.mean())
+    assert (found.low, found.high) == (None, None)
+
+
 def test_the_intervals_of_variation_and_fraction_cover_the_truth():
     """Gamma seconds of variation 0.5 at 6 % of the baseline's mean, 300 runs."""
     rng = np.random.default_rng(22)

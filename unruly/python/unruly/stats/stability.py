@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BLOCKS_MAX = 30
 BLOCKS_MIN = 6
+VARYING_LEAST = 2.0
+"""Blocks that share the variation, as an effective number: below it there is no interval."""
 QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
@@ -66,8 +68,8 @@ def stability(
     -----
     Seconds resemble their neighbours. The mean is that of up to 30 blocks of seconds
     (`mean_interval`); the variation's interval is a jackknife that leaves out one block at a time,
-    on the logarithm; the ratio's is by the delta method on the logarithm, with the degrees of
-    freedom of Welch and Satterthwaite. Assumes a level that does not drift: see `change_points`.
+    on the logarithm, and unknown if nearly all the variation is in one block; the ratio's is by the
+    delta method on the logarithm, with the degrees of freedom of Welch and Satterthwaite. Assumes a level that does not drift: see `change_points`.
 
     References
     ----------
@@ -146,14 +148,18 @@ def _variation(values: NDArray[np.float64], level: float) -> Interval:
     left = np.bincount(place)
     kept = size - left
     sums = values.sum() - np.bincount(place, values)
-    squares = ((values - mean) ** 2).sum() - np.bincount(place, (values - mean) ** 2)
+    spread = np.bincount(place, (values - mean) ** 2)
+    # nearly all the variation is in one block: nobody knows how often such a block comes
+    if spread.sum() ** 2 < VARYING_LEAST * (spread**2).sum():
+        return Interval(estimate, None, None, level, size, 1.0, method)
+    squares = spread.sum() - spread
     means = sums / kept
     # about the mean of the kept values, not that of all
     variance = (squares - kept * (means - mean) ** 2) / (kept - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.sqrt(np.maximum(variance, 0)) / means)
     count = logs.size
-    if not np.all(np.isfinite(logs)):  # all the variation, or all the flow, is in one block
+    if not np.all(np.isfinite(logs)):  # all the flow is in one block
         return Interval(estimate, None, None, level, size, 1.0, method)
     error = float(np.sqrt((count - 1) / count * ((logs - logs.mean()) ** 2).sum()))
     reach = float(special.stdtrit(count - 1, (1 + level) / 2)) * error
