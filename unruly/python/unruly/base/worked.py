@@ -58,6 +58,9 @@ KIND_WORDS: Final = {
 }
 """Each status as a kind of failure, and as what happened to every request of an outage."""
 
+LOGIN_CODES: Final = ("401", "403", "407")
+"""Status codes of a server that does not let the client in."""
+
 STEPS: Final = {
     "refused": "Is the server running? Look in its log, start it again, and repeat the run.",
     "error:reset": "The server closed connections: look in its log for a crash or a limit.",
@@ -151,6 +154,11 @@ def failure_step(worked: Worked) -> str:
     """Return what to do about the most frequent kind of failure."""
     kind = worked.kinds[0][0] if worked.kinds else ""
     code = kind.removeprefix("error:")
+    if code in LOGIN_CODES:
+        return (
+            f"Check the password or token: the server answered {code}. UNRULY_PASSWORD has it, and "
+            "`--auth bearer` sends it as a token."
+        )
     if code.isdigit() and code.startswith("4"):
         return f"Check the URL: the server answered {code}. `--expect {code}` counts it as success."
     if code.isdigit():
