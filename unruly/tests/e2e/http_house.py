@@ -6,6 +6,7 @@ import getpass
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from house import wait_for
+from house import REPOSITORY, wait_for
 from redis_house import free_port
 
 HOST = "127.0.0.1"
@@ -32,7 +33,7 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     server {{
-        listen {host}:{port};
+        {listen}
         root {folder}/site;
         keepalive_requests 1000;
         {server}
@@ -67,9 +68,15 @@ def process(words: list[str | Path], folder: Path, port: int) -> Iterator[str]:
             child.wait()
 
 
+TLS = "ssl; ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.pem;"
+
+
 @contextmanager
-def nginx(folder: Path, server: str = "") -> Iterator[str]:
-    """nginx as Debian ships it, with a page and more lines for its server."""
+def nginx(folder: Path, server: str = "", tls: bool = False) -> Iterator[str]:
+    """nginx as Debian ships it, with a page and more lines for its server.
+
+    By TLS it has the certificate of the folder.
+    """
     binary = shutil.which("nginx")
     assert binary, "nginx: not installed; hint: apt-get install nginx-light"
     site(folder)
@@ -77,10 +84,11 @@ def nginx(folder: Path, server: str = "") -> Iterator[str]:
     config = folder / "nginx.conf"
     # its workers must read what only we may read
     user = "" if os.geteuid() else f"user {getpass.getuser()};"
-    config.write_text(NGINX.format(folder=folder, host=HOST, port=port, server=server, user=user))
+    listen = f"listen {HOST}:{port} " + (TLS.format(folder=folder) if tls else ";")
+    config.write_text(NGINX.format(folder=folder, listen=listen, server=server, user=user))
     words: list[str | Path] = [binary, "-e", folder / "nginx.log", "-c", config, "-p", folder]
     with process(words, folder, port) as url:
-        yield url
+        yield url.replace("http:", "https:") if tls else url
 
 
 @contextmanager
@@ -99,18 +107,20 @@ class Connection:
         self.number = number
         self.stream = stream
         self.reader = stream.makefile("rb")
+        self.headers: dict[str, str] = {}
+        """Of the last request, by names in small letters."""
+        self.body = b""
 
     def request(self) -> str | None:
         """The first line of the next request, whose rest has been read; None at the end."""
-        line = self.reader.readline().decode().strip()
+        line = self.reader.readline().decode("latin-1").strip()
         if not line:
             return None
-        length = 0
-        while header := self.reader.readline().decode().strip():
+        self.headers = {}
+        while header := self.reader.readline().decode("latin-1").strip():
             name, _, value = header.partition(":")
-            if name.lower() == "content-length":
-                length = int(value)
-        self.reader.read(length)
+            self.headers[name.lower()] = value.strip()
+        self.body = self.reader.read(int(self.headers.get("content-length", 0)))
         return line
 
     def more(self) -> bool:
@@ -127,31 +137,48 @@ class Connection:
         self.stream.sendall(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 
 
+def certificate(folder: Path) -> ssl.SSLContext:
+    """What a server of TLS needs: ``cert.pem`` and ``key.pem``, which are made in the folder."""
+    subprocess.run([REPOSITORY / "scripts" / "certificate.sh", folder, HOST], check=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
 @contextmanager
-def server(handle: Callable[[Connection], None]) -> Iterator[str]:
-    """A server with a thread for each connection, in which ``handle`` is called once."""
+def server(
+    handle: Callable[[Connection], None], context: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """A server with a thread for each connection, in which ``handle`` is called once.
+
+    With a context its connections speak TLS.
+    """
     with socket.create_server((HOST, 0), backlog=256) as listener:
         threads: list[threading.Thread] = []
         streams: list[socket.socket] = []
 
-        def serve(connection: Connection) -> None:
-            # the client may be gone
-            with connection.stream, connection.reader, suppress(OSError):
-                handle(connection)
+        def serve(number: int, stream: socket.socket) -> None:
+            # the client may be gone, or may not like the certificate
+            with stream, suppress(OSError):
+                speaks = context.wrap_socket(stream, server_side=True) if context else stream
+                connection = Connection(number, speaks)
+                with speaks, connection.reader:
+                    handle(connection)
 
         def accept() -> None:
             with suppress(OSError):
                 while True:
                     stream, _ = listener.accept()
                     streams.append(stream)
-                    connection = Connection(len(streams) - 1, stream)
-                    threads.append(threading.Thread(target=serve, args=(connection,)))
+                    numbered = (len(streams) - 1, stream)
+                    threads.append(threading.Thread(target=serve, args=numbered))
                     threads[-1].start()
 
         accepting = threading.Thread(target=accept)
         accepting.start()
         try:
-            yield f"http://{HOST}:{listener.getsockname()[1]}"
+            scheme = "https" if context else "http"
+            yield f"{scheme}://{HOST}:{listener.getsockname()[1]}"
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             accepting.join()

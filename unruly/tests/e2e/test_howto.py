@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -40,6 +41,13 @@ class Cart(BaseHTTPRequestHandler):
     """A service that wants a token."""
 
     protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer a request that has the token and a body of JSON."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert json.loads(body) == {"item": 7}
+        assert self.headers["Content-Type"] == "application/json"
+        self.do_GET()
 
     def do_GET(self) -> None:
         """Answer a request that has the token."""

@@ -221,14 +221,21 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
     Ok(Asked {
         peers: peers.collect(),
         ready: clients.min(links),
-        ops: OperationKind::ALL
-            .map(|kind| kind.name().to_owned())
-            .to_vec(),
+        ops: operations(store),
         flags: 0,
         work: Some(work),
         load,
         sessions,
     })
+}
+
+/// The names of the operations in the rows, by their numbers. A method of HTTP is one of its own.
+fn operations(store: &Store) -> Vec<String> {
+    let names = OperationKind::ALL.map(|kind| match (kind, store.method()) {
+        (OperationKind::Read, Some(method)) => method.as_str().to_lowercase(),
+        _ => kind.name().to_owned(),
+    });
+    names.to_vec()
 }
 
 fn resolve(address: &str) -> Result<SocketAddr> {

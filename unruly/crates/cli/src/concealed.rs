@@ -7,7 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use unruly_load::PASSWORD;
-use unruly_plan::{Secret, Url};
+use unruly_plan::{Secret, Url, header_without_secret};
+
+/// Flags that stand before a header line in one word.
+const HEADER_FLAGS: [&str; 3] = ["--headers=", "--header=", "-H"];
 
 /// Starts this program again in its place without the secret of a URL among its words; the secret is
 /// in its environment then. Does nothing when there is none.
@@ -59,8 +62,19 @@ fn without_secrets(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<Secret
     Ok((open, found))
 }
 
-/// The word without the secret of the URL that it is, or that follows a `=` in it.
+/// The word without the secret that it holds: of a URL, or of a header line.
 fn without_secret(word: &str) -> Option<(String, Secret)> {
+    url_without_secret(word).or_else(|| {
+        let line = HEADER_FLAGS.iter().find_map(|flag| word.strip_prefix(flag));
+        let line = line.unwrap_or(word);
+        let flag = &word[..word.len() - line.len()];
+        let (line, secret) = header_without_secret(line)?;
+        Some((format!("{flag}{line}"), secret))
+    })
+}
+
+/// The word without the secret of the URL that it is, or that follows a `=` in it.
+fn url_without_secret(word: &str) -> Option<(String, Secret)> {
     let scheme_end = word.find("://")?;
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let kept = word[..scheme_end].trim_end_matches(letter);

@@ -12,6 +12,7 @@ use unruly_program::password_of;
 use unruly_runner::{ECHO, RunOptions, services};
 
 use crate::concealed::command;
+use crate::drive_http::HttpArguments;
 use crate::slos::slos;
 
 /// What messages call the plan that the flags are.
@@ -26,7 +27,7 @@ const RUN: &str = "Run";
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct DriveArguments {
-    /// Target: redis://HOST:PORT, memcached, http, cassandra, etcd, flurry, garage-k2v,
+    /// Target: https://HOST/PATH, http, redis://HOST:PORT, memcached, cassandra, etcd, flurry, garage-k2v,
     /// program:COMMAND, echo, null:, or service:NAME to start a shipped service
     url: String,
     /// Clients, each with a connection of its own
@@ -119,12 +120,8 @@ pub(crate) struct DriveArguments {
     /// Write every key once before the run: true or false (default: true if reads may come first)
     #[arg(long, value_name = "BOOL", help_heading = STORE)]
     preload: Option<String>,
-    /// Connections that may be open at once, each with one request (http only; default: as many as clients)
-    #[arg(long, value_name = "COUNT", help_heading = STORE)]
-    connections: Option<String>,
-    /// Status codes that count as success (http only), such as "2xx, 404" [default: 2xx, 3xx]
-    #[arg(long, value_name = "CODES", help_heading = STORE)]
-    expect: Option<String>,
+    #[command(flatten)]
+    http: HttpArguments,
     /// Leave the written keys in the store (default: remove them at the end)
     #[arg(long, help_heading = STORE)]
     keep: bool,
@@ -176,6 +173,7 @@ impl DriveArguments {
     pub(crate) fn plan(self) -> Result<(Plan, RunOptions)> {
         let (url, password) = self.place()?;
         check_scheme(&url)?;
+        let (http, password) = self.http.values(password)?;
         let (name, shown) = (name(&url), url.to_string());
         let place = if url.scheme == ECHO {
             (
@@ -220,15 +218,13 @@ impl DriveArguments {
             ("drive.timeout", self.timeout),
             ("drive.retries", self.retries),
             ("drive.preload", self.preload),
-            ("drive.connections", self.connections),
-            ("drive.expect", self.expect),
             ("drive.keep", self.keep.then(|| "true".to_owned())),
             ("drive.in_flight", self.in_flight),
             ("drive.scheduling", self.scheduling),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
         ];
-        let given = values.iter();
+        let given = values.iter().chain(&http);
         let given = given.filter_map(|(path, value)| Some((*path, value.as_deref()?)));
         let mut plan = Plan::of_values(PLACE, given.clone()).map_err(|error| {
             let typed = given.clone().find(|(path, _)| *path == error.key);
@@ -421,7 +417,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, https:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
             ),
             (
                 &["reddis://h"],

@@ -4,6 +4,7 @@
 pub mod cli;
 mod concealed;
 mod drive;
+mod drive_http;
 mod help;
 mod python_verbs;
 mod service_parameters;

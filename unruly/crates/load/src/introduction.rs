@@ -34,8 +34,7 @@ pub struct IntroductionError {
 pub fn introduce(driver: &dyn Driver, timeout: Duration) -> Result<(), IntroductionError> {
     for place in driver.places() {
         let until_ns = monotonic() + DurationNs::from(timeout);
-        // Nobody answers a datagram that contains no request.
-        if matches!(place, Place::Stream(_) | Place::Program { .. }) {
+        if place.can_be_met() {
             meet(place, driver.target(), until_ns)?;
         }
     }
@@ -49,11 +48,15 @@ fn meet(
 ) -> Result<Conversation, IntroductionError> {
     let mut link = Link::new(place.clone());
     connect(&mut link, until_ns).map_err(|error| unreachable_place(place, &error))?;
+    let mut input = Vec::new();
+    while !link.is_ready() {
+        exchange(&mut link, &mut input, until_ns).map_err(|error| untrusted(place, &error))?;
+    }
     let mut conversation = Conversation {
         place: place.clone(),
         link,
         target,
-        input: Vec::new(),
+        input,
     };
     let mut expected = 0;
     conversation.say(|target, out| {
@@ -151,7 +154,12 @@ fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: MonoNs) -> io::Resul
         match receive_waiting(socket, &mut space, &mut control) {
             Ok(received) if received.bytes == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(received) => {
-                input.extend_from_slice(&space[..received.bytes]);
+                let came = &space[..received.bytes];
+                if link.is_secure() {
+                    link.decrypt(came, input)?;
+                } else {
+                    input.extend_from_slice(came);
+                }
                 if input.len() > ANSWER_BYTES_MAX {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
@@ -181,6 +189,31 @@ fn unreachable_place(place: &Place, error: &io::Error) -> IntroductionError {
         wrong,
         wanted: "the server that the URL names",
         hint: "is it running, and is the port right?",
+    }
+}
+
+/// No agreement on TLS.
+fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
+    let cause = error.get_ref().and_then(|it| it.downcast_ref());
+    let (wrong, hint) = match cause {
+        Some(rustls::Error::InvalidCertificate(why)) => (
+            format!("its certificate is not accepted: {why:?}"),
+            "name its authority with --ca-cert FILE, or accept any with --insecure",
+        ),
+        Some(rustls::Error::AlertReceived(alert)) => (
+            format!("it ended the handshake of TLS: {alert:?}"),
+            "does it want a certificate of yours? --client-cert FILE --client-key FILE",
+        ),
+        _ => (
+            format!("no handshake of TLS: {error}"),
+            "does the server speak TLS on that port? without it, write http://",
+        ),
+    };
+    IntroductionError {
+        place: place.to_string(),
+        wrong,
+        wanted: "a server that speaks TLS and proves its name",
+        hint,
     }
 }
 

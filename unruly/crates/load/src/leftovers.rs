@@ -107,7 +107,7 @@ fn remove_batch(
 /// The places that answer: nobody answers a socket that leads to itself.
 fn speaking(driver: &dyn Driver) -> impl Iterator<Item = &Place> {
     let places = driver.places().iter();
-    places.filter(|place| matches!(place, Place::Stream(_) | Place::Program { .. }))
+    places.filter(|place| place.can_be_met())
 }
 
 fn until(timeout: Duration) -> MonoNs {

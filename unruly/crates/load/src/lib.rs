@@ -18,6 +18,7 @@ mod socket;
 mod source;
 mod target;
 mod targets;
+mod tls;
 pub mod value;
 pub mod wire;
 mod work;
@@ -41,4 +42,5 @@ pub use target::{
     ServerStamps, Target,
 };
 pub use targets::{Driver, DriverError, GroupRpc, Settings, driver, drivers};
+pub use tls::TlsClient;
 pub use work::Work;

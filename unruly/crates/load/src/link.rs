@@ -17,6 +17,7 @@ use unruly_trace::{DurationNs, ErrorKind, MonoNs, Status, monotonic};
 
 use crate::pending::Slot;
 use crate::socket::{enable_stamps, set_buffers};
+use crate::tls::{Tls, TlsClient};
 
 /// Where the password of a store is, which no plan and no command holds.
 pub const PASSWORD: &str = "UNRULY_PASSWORD";
@@ -36,6 +37,8 @@ pub(crate) const RECEIVE_TIMEOUT_MS: i64 = 10;
 pub enum Place {
     /// A TCP server.
     Stream(SocketAddr),
+    /// A TCP server that speaks TLS.
+    Secure(SocketAddr, TlsClient),
     /// A UDP server.
     Datagram(SocketAddr),
     /// A program that is started for it, by the shell, and speaks on its standard input and output.
@@ -56,11 +59,24 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stream(address) | Self::Datagram(address) => address.fmt(formatter),
+            Self::Stream(address) | Self::Secure(address, _) | Self::Datagram(address) => {
+                address.fmt(formatter)
+            }
             Self::Program { command, .. } => formatter.pad(command),
             Self::Local(path) => path.display().fmt(formatter),
             Self::Own => formatter.pad("this process"),
         }
+    }
+}
+
+impl Place {
+    /// True if somebody is there who can be met before a run. Nobody answers a datagram that
+    /// contains no request.
+    pub(crate) fn can_be_met(&self) -> bool {
+        matches!(
+            self,
+            Self::Stream(_) | Self::Secure(..) | Self::Program { .. }
+        )
     }
 }
 
@@ -85,6 +101,9 @@ pub(crate) struct Link {
     place: Place,
     state: State,
     program: Option<Child>,
+    tls: Option<Tls>,
+    /// Messages that wait until TLS is ready.
+    held: Vec<(Option<Slot>, Vec<u8>)>,
     backoff_ns: DurationNs,
     /// Bytes for the kernel, from `head` on.
     out: Vec<u8>,
@@ -105,6 +124,8 @@ impl Link {
         Self {
             place,
             program: None,
+            tls: None,
+            held: Vec::new(),
             state: State::Down {
                 until_ns: MonoNs(0),
                 status: Status::Error(ErrorKind::Disconnected),
@@ -149,6 +170,17 @@ impl Link {
         matches!(self.state, State::Open(_))
     }
 
+    /// True if a message that is queued now can be sent now: the connection is open, and TLS has
+    /// agreed on its keys.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_open() && self.tls.as_ref().is_none_or(Tls::is_ready)
+    }
+
+    /// True if the bytes of the connection are encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub(crate) fn is_stream(&self) -> bool {
         !matches!(self.place, Place::Datagram(_) | Place::Own)
     }
@@ -162,6 +194,11 @@ impl Link {
     pub(crate) fn connect(&mut self) -> io::Result<()> {
         let (socket, address) = match &self.place {
             Place::Stream(address) => {
+                let socket = new_socket(*address, Type::STREAM)?;
+                (socket, Some(SockAddr::from(*address)))
+            }
+            Place::Secure(address, client) => {
+                self.tls = Some(Tls::new(client)?);
                 let socket = new_socket(*address, Type::STREAM)?;
                 (socket, Some(SockAddr::from(*address)))
             }
@@ -203,7 +240,7 @@ impl Link {
             }
             Err(error) => return Err(error),
         }
-        Ok(())
+        self.go_on_with_tls()
     }
 
     /// The socket of a connecting link became writable: connected, or refused.
@@ -225,7 +262,10 @@ impl Link {
         ) {
             self.state = State::Open(socket);
             self.made += 1;
-            self.backoff_ns = BACKOFF_MIN;
+            // One that speaks TLS is there when it has agreed.
+            if self.tls.is_none() {
+                self.backoff_ns = BACKOFF_MIN;
+            }
         }
         Ok(())
     }
@@ -266,6 +306,7 @@ impl Link {
         self.out.clear();
         self.partial.clear();
         self.marks.clear();
+        (self.tls, self.held) = (None, Vec::new());
         (self.head, self.queued, self.written) = (0, 0, 0);
         self.watches_write = false;
     }
@@ -278,8 +319,20 @@ impl Link {
         }
     }
 
-    /// Queues a message; `encode` appends its bytes. Returns its length.
+    /// Queues a message; `encode` appends its bytes. Returns its length, which with TLS is that before
+    /// it is encrypted.
     pub(crate) fn queue(&mut self, slot: Option<Slot>, encode: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        if self.tls.is_some() {
+            let mut message = Vec::new();
+            encode(&mut message);
+            let length = message.len();
+            if length > 0 {
+                self.held.push((slot, message));
+                // What TLS cannot send now fails with the connection, which says why.
+                let _ = self.go_on_with_tls();
+            }
+            return u32::try_from(length).unwrap_or(u32::MAX);
+        }
         let before = self.out.len();
         encode(&mut self.out);
         let length = self.out.len() - before;
@@ -292,6 +345,41 @@ impl Link {
         });
         self.queued += length as u64;
         u32::try_from(length).unwrap_or(u32::MAX)
+    }
+
+    /// Takes received bytes of a connection by TLS, and appends what they hold for the target. Returns
+    /// true if the peer said that no more will come.
+    pub(crate) fn decrypt(&mut self, wire: &[u8], message: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else {
+            return Ok(false);
+        };
+        let ended = tls.decrypt(wire, message)?;
+        if tls.is_ready() {
+            self.backoff_ns = BACKOFF_MIN;
+        }
+        self.go_on_with_tls()?;
+        Ok(ended)
+    }
+
+    /// Queues what TLS has to say, and the held messages when it is ready.
+    fn go_on_with_tls(&mut self) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else {
+            return Ok(());
+        };
+        let before = self.out.len();
+        tls.drain(&mut self.out)?;
+        self.queued += (self.out.len() - before) as u64;
+        if !tls.is_ready() {
+            return Ok(());
+        }
+        for (slot, message) in self.held.drain(..) {
+            let before = self.out.len();
+            tls.encrypt(&message, &mut self.out)?;
+            let start = self.queued;
+            self.marks.push_back(Mark { start, slot });
+            self.queued += (self.out.len() - before) as u64;
+        }
+        Ok(())
     }
 
     /// Bytes wait for the kernel.

@@ -211,9 +211,14 @@ pub trait Target: Send {
     }
 
     /// True if a connection carries one request at a time. Connections are then opened as requests
-    /// need them, and a request that met only the end of an open one is sent again: so every
-    /// operation of the protocol must bear being done twice.
+    /// need them.
     fn is_one_at_a_time(&self) -> bool {
         false
+    }
+
+    /// True if a request that met only the end of an open connection may be sent again: the server
+    /// may have done what it asks for, so that it is then done twice.
+    fn may_send_again(&self) -> bool {
+        true
     }
 }

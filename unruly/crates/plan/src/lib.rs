@@ -58,7 +58,7 @@ pub use compete::{Compete, CompeteKind};
 pub use error::PlanError;
 pub use fault::{Fault, FaultKind, Network};
 pub use groups::{group_of, groups, phase_ns};
-pub use http::{Codes, CodesError, Http};
+pub use http::{Auth, Codes, CodesError, Headers, HeadersError, Http, Method, MethodError, Tls};
 pub use jvm::{Collector, Jvm, Runtime};
 pub use keys::{KeyWords, did_you_mean, key_words, known_keys};
 pub use limits::*;
@@ -68,7 +68,7 @@ pub use model::{
 };
 pub use portion::Portion;
 pub use random::mix;
-pub use secret::{Secret, shown};
+pub use secret::{Secret, header_without_secret, shown};
 pub use service::{
     GoProgram, Impossible, Parameter, ParameterValue, Service, ServiceFile, ServicePlace,
     ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,

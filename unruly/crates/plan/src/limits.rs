@@ -59,6 +59,8 @@ pub const MIN_PROBE_PERIOD: DurationNs = DurationNs(10_000_000);
 pub const MAX_PROBE_PERIOD: DurationNs = DurationNs(600 * 1_000_000_000);
 /// Least message of a stream: its header.
 pub const MIN_STREAM_MESSAGE: Bytes = Bytes(32);
+/// Longest body of a request by HTTP: it stands in the plan.
+pub const MAX_HTTP_BODY: Bytes = Bytes(500_000);
 /// Longest message of a stream.
 pub const MAX_STREAM_MESSAGE: Bytes = Bytes(16_000_000);
 /// Most readers of a stream: each is a host, and each message goes to all.

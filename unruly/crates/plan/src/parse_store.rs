@@ -1,9 +1,11 @@
 //! The keys of `[drive]` that speak of a store.
 
 use crate::error::PlanError;
-use crate::http::Http;
-use crate::keys::kinds::Switch;
+use crate::http::{Headers, HeadersError, Http, Method, Tls};
+use crate::keys::key::Key;
+use crate::keys::kinds::{Switch, Text};
 use crate::keys::{drive, store as keys};
+use crate::limits::MAX_HTTP_BODY;
 use crate::secret::shown;
 use crate::section::{Limits, Section};
 use crate::store::{KeyOrder, OperationKind, Operations, Store};
@@ -16,7 +18,23 @@ const OF_ECHO: [(&str, &str); 2] = [
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 2] = [keys::CONNECTIONS.name, keys::EXPECT.name];
+const OF_HTTP: [&str; 7] = [
+    keys::CONNECTIONS.name,
+    keys::EXPECT.name,
+    keys::METHOD.name,
+    keys::HEADERS.name,
+    keys::BODY.name,
+    keys::AUTH.name,
+    keys::KEEP_ALIVE.name,
+];
+
+/// Keys that mean nothing without TLS.
+const OF_TLS: [&str; 4] = [
+    keys::CA_CERT.name,
+    keys::CLIENT_CERT.name,
+    keys::CLIENT_KEY.name,
+    keys::INSECURE.name,
+];
 
 /// Keys that mean nothing where every request asks for one and the same thing.
 const OF_KEYS: [&str; 3] = [keys::KEYS.name, keys::ORDER.name, keys::SKEW.name];
@@ -111,14 +129,16 @@ fn preload(section: &Section<'_>, url: &Url, operations: &Operations) -> Result<
 
 /// How an HTTP server is asked; nothing for other stores.
 fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, PlanError> {
+    let refuse = |keys: &[&'static str], wanted| match keys.iter().find(|key| section.has(key)) {
+        Some(key) => Err(section.refuse(key, wanted, format!("remove {key}"))),
+        None => Ok(()),
+    };
+    if !url.is_secure() {
+        refuse(&OF_TLS, "must be left out: only an https:// URL has it")?;
+    }
     if !url.is_http() {
-        return match OF_HTTP.iter().find(|key| section.has(key)) {
-            Some(key) => {
-                let wanted = "must be left out: only an http:// URL has it";
-                Err(section.refuse(key, wanted, format!("remove {key}")))
-            }
-            None => Ok(None),
-        };
+        refuse(&OF_HTTP, "must be left out: only an http:// URL has it")?;
+        return Ok(None);
     }
     let connections = keys::CONNECTIONS.with(|limits| Limits {
         default: Some(clients.into()),
@@ -128,7 +148,105 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
     Ok(Some(Http {
         connections: connections.whole(section)?,
         expect: keys::EXPECT.parsed(section)?,
+        method: method(section, url)?,
+        headers: headers(section)?,
+        body: body(section)?,
+        auth: keys::AUTH.read(section)?,
+        keep_alive: keys::KEEP_ALIVE.read(section)?,
+        tls: tls(section)?,
     }))
+}
+
+/// The method of every request. Where there are keys, the operations decide it; a body alone is for a
+/// `POST`.
+fn method(section: &Section<'_>, url: &Url) -> Result<Option<Method>, PlanError> {
+    let key = if section.has(keys::BODY.name) {
+        keys::METHOD.with(|text| text.or("POST"))
+    } else {
+        keys::METHOD
+    };
+    let named = [key.name, keys::BODY.name]
+        .into_iter()
+        .find(|name| section.has(name));
+    let Some(named) = named else {
+        return Ok(None);
+    };
+    if url.has_key() {
+        let wanted = "must be left out: the URL has {key}, so the operations decide the method";
+        let wrong = format!("{named} is there");
+        return Err(section.complain(named, wrong, wanted, format!("remove {named}")));
+    }
+    let operations = keys::OPERATIONS.name;
+    if section.has(operations) {
+        let wanted = "must be left out: method says what every request does";
+        return Err(section.refuse(operations, wanted, format!("remove {operations}")));
+    }
+    key.parsed(section).map(Some)
+}
+
+/// The header lines of every request. They may hold a secret, so the complaints never show them.
+fn headers(section: &Section<'_>) -> Result<Headers, PlanError> {
+    let key = keys::HEADERS;
+    let text = key.read(section).map_err(|_| {
+        section.complain(
+            key.name,
+            "headers is no text",
+            "must be lines",
+            key.example(),
+        )
+    })?;
+    text.unwrap_or_default()
+        .parse()
+        .map_err(|error: HeadersError| {
+            section.complain(
+                key.name,
+                "headers has a line that is refused",
+                error.to_string(),
+                key.example(),
+            )
+        })
+}
+
+/// The body of every request.
+fn body(section: &Section<'_>) -> Result<Option<String>, PlanError> {
+    let key = keys::BODY;
+    let Some(text) = key.read(section)? else {
+        return Ok(None);
+    };
+    // It may be long, so the complaint does not show it.
+    if text.len() as u64 > MAX_HTTP_BODY.0 {
+        let wrong = format!("body has {} bytes", text.len());
+        let wanted = format!("must have at most {MAX_HTTP_BODY}");
+        return Err(section.complain(key.name, wrong, wanted, "use a shorter body"));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// The certificates of an `https` server and its clients.
+fn tls(section: &Section<'_>) -> Result<Tls, PlanError> {
+    let file = |key: Key<Text>| -> Result<Option<String>, PlanError> {
+        let path = key.read(section)?;
+        if path.is_some_and(|it| it.is_empty() || it.chars().any(char::is_control)) {
+            return Err(section.refuse(key.name, "must be the path of a file", key.example()));
+        }
+        Ok(path.map(str::to_owned))
+    };
+    let tls = Tls {
+        ca_cert: file(keys::CA_CERT)?,
+        client_cert: file(keys::CLIENT_CERT)?,
+        client_key: file(keys::CLIENT_KEY)?,
+        insecure: keys::INSECURE.read(section)?,
+    };
+    let (cert, own) = (keys::CLIENT_CERT, keys::CLIENT_KEY);
+    match (&tls.client_cert, &tls.client_key) {
+        (Some(_), None) => {
+            Err(section.refuse(cert.name, "must have client_key beside it", own.example()))
+        }
+        (None, Some(_)) => {
+            Err(section.refuse(own.name, "must have client_cert beside it", cert.example()))
+        }
+        _ => Ok(tls),
+    }
 }
 
 fn url(section: &Section<'_>) -> Result<Url, PlanError> {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use crate::url::PASSWORD_PLACE;
+
 /// A password or a token. It cannot be printed: [`Secret::reveal`] is the one way to its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -62,6 +64,36 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     named && !value.is_empty() && !(value.starts_with('{') && value.ends_with('}'))
 }
 
+/// Headers whose value lets somebody in, beside those that are named as the options of a URL are.
+const SECRET_HEADERS: [&str; 5] = [
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "x-api-key",
+    "x-auth-token",
+];
+
+/// True if a header's value is a secret, and has no place for one.
+pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
+    let named = SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+    (named || is_secret(name, value)) && !value.is_empty() && !value.contains(PASSWORD_PLACE)
+}
+
+/// Returns a header line with `{password}` in the place of its secret, and the secret. `None` if the
+/// line is no header, or holds no secret.
+#[must_use]
+pub fn header_without_secret(line: &str) -> Option<(String, Secret)> {
+    let (name, value) = line.split_once(':')?;
+    let value = value.trim();
+    let known = is_secret_header(name.trim(), value);
+    known.then(|| {
+        (
+            format!("{name}: {PASSWORD_PLACE}"),
+            Secret::new(value.to_owned()),
+        )
+    })
+}
+
 /// What stands as it is in a user (RFC 3986, 2.3).
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -107,6 +139,21 @@ mod tests {
             format!("{:?}", Secret::new("s3cr3t".to_owned())),
             "Secret(not shown)"
         );
+    }
+
+    #[test]
+    fn a_secret_is_taken_out_of_a_header() {
+        let (line, secret) = header_without_secret("Authorization: Bearer s3cr3t").expect("one");
+        assert_eq!(line, "Authorization: {password}");
+        assert_eq!(secret.reveal(), "Bearer s3cr3t");
+        for line in [
+            "Accept: text/html",
+            "Authorization: {password}",
+            "X-Api-Key:",
+            "word",
+        ] {
+            assert!(header_without_secret(line).is_none(), "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::http::Http;
+use crate::http::{Http, Method};
 use crate::units::Bytes;
 use crate::url::Url;
 
@@ -46,6 +46,12 @@ impl Store {
     #[must_use]
     pub fn has_keys(&self) -> bool {
         !self.url.is_http() || self.url.has_key()
+    }
+
+    /// The method of every request, where the plan names one.
+    #[must_use]
+    pub fn method(&self) -> Option<&Method> {
+        self.http.as_ref().and_then(|http| http.method.as_ref())
     }
 }
 

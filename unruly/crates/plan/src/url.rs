@@ -162,10 +162,16 @@ impl Url {
         }
     }
 
-    /// True if an HTTP server is asked.
+    /// True if an HTTP server is asked, in the clear or by TLS.
     #[must_use]
     pub fn is_http(&self) -> bool {
-        self.scheme == "http"
+        self.scheme == "http" || self.is_secure()
+    }
+
+    /// True if the connections speak TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.scheme == "https"
     }
 
     /// True if the path or the query has a place for the key: `{key}`.

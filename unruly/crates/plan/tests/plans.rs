@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unruly_plan::{
-    Arrivals, BitRate, Bytes, Codes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
+    Arrivals, Auth, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
     Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz,
-    Run, Runtime, Scheduling, Slo, Store, StoreLevel, Stream, Transport, Until, Url, ValueSize,
-    Workload,
+    Run, Runtime, Scheduling, Slo, Store, StoreLevel, Stream, Tls, Transport, Until, Url,
+    ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -133,6 +133,7 @@ fn nothing_is_written_by_http_unless_it_is_asked_for() {
     let http = Http {
         connections: 3,
         expect: "2xx, 3xx".parse().expect("codes"),
+        ..Http::default()
     };
     assert_eq!(plain.http, Some(http));
     for (url, operations, preload) in [
@@ -438,6 +439,7 @@ fn store() -> impl Strategy<Value = Store> {
             "redis://h:1",
             "http://a,b:2/p?x=y",
             "http://a/{key}",
+            "https://a/b",
             "program:a b",
             "null:",
         ]),
@@ -456,14 +458,11 @@ fn store() -> impl Strategy<Value = Store> {
     (words, order, level, numbers).prop_map(
         |((url, operations, value), (order, skew), level, (keys, pipeline, retries))| {
             let url: Url = url.parse().expect("a url");
-            let http = url.is_http().then(|| Http {
-                connections: pipeline + 64,
-                expect: if retries > 50 {
-                    Codes::default()
-                } else {
-                    "2xx, 404".parse().expect("codes")
-                },
-            });
+            let http = url
+                .is_http()
+                .then(|| http(&url, pipeline + 64, retries > 50));
+            let has_method = http.as_ref().is_some_and(|it| it.method.is_some());
+            let operations = if has_method { "read" } else { operations };
             let store = Store {
                 url,
                 operations: operations.parse().expect("operations"),
@@ -490,6 +489,33 @@ fn store() -> impl Strategy<Value = Store> {
             }
         },
     )
+}
+
+/// A request of a form of its own, or the usual one.
+fn http(url: &Url, connections: u32, usual: bool) -> Http {
+    if usual {
+        return Http {
+            connections,
+            ..Http::default()
+        };
+    }
+    let method = (!url.has_key()).then(|| "POST".parse().expect("a method"));
+    let file = |name: &str| url.is_secure().then(|| name.to_owned());
+    Http {
+        connections,
+        expect: "2xx, 404".parse().expect("codes"),
+        body: method.is_some().then(|| "{\"item\": 7}\n".to_owned()),
+        method,
+        headers: "Accept: a/b\nX-Token: {password}".parse().expect("headers"),
+        auth: Auth::Bearer,
+        keep_alive: false,
+        tls: Tls {
+            ca_cert: file("ca.pem"),
+            client_cert: file("client.pem"),
+            client_key: file("client.key"),
+            insecure: url.is_secure(),
+        },
+    }
 }
 
 const UNTIL: Until = Until {

@@ -1,7 +1,7 @@
 //! States in one sentence what a run measures. The manifest stores it, so a reader of the report
 //! knows the subject of the measurement.
 
-use unruly_plan::{Arrivals, Drive, Load, Mesh, Plan, Store, Stream};
+use unruly_plan::{Arrivals, Bytes, Drive, Http, Load, Mesh, Plan, Store, Stream};
 
 /// The scheme of our own echo server, which is no store.
 pub const ECHO: &str = "echo";
@@ -89,7 +89,27 @@ fn of_store(store: &Store) -> String {
         true => format!(", values of {}", store.value),
         false => String::new(),
     };
-    format!("; {}{level}{keys}{values}", store.operations)
+    let work = match store.method() {
+        Some(method) => method.to_string(),
+        None => store.operations.to_string(),
+    };
+    let http = store.http.as_ref().map_or_else(String::new, of_http);
+    format!("; {work}{level}{keys}{values}{http}")
+}
+
+/// The choices of an HTTP client that a reader of the report must know.
+fn of_http(http: &Http) -> String {
+    let mut said = String::new();
+    if let Some(body) = &http.body {
+        said += &format!(", a body of {}", Bytes(body.len() as u64));
+    }
+    if !http.keep_alive {
+        said += ", a connection for each request";
+    }
+    if http.tls.insecure {
+        said += ", the certificate is not checked";
+    }
+    said
 }
 
 fn of_mesh(mesh: &Mesh) -> String {

@@ -5,7 +5,8 @@
 //! here. A request that waits counts from its scheduled time, and its row says that it waited.
 //!
 //! A server may close an idle connection at any time, so the end of one is no failure. A request
-//! that was sent on an open connection and met only its end is sent once more, on a new connection.
+//! that was sent on an open connection and met only its end is sent once more, on a new connection,
+//! if it may be done twice.
 
 use std::collections::VecDeque;
 use std::io;
@@ -186,7 +187,7 @@ impl Engine<'_> {
     }
 
     fn assign(&mut self, slot: Slot, link: usize) {
-        let open = self.links[link].is_open();
+        let open = self.links[link].is_ready();
         let Some(copy) = self.pending.at(slot) else {
             return;
         };
@@ -259,7 +260,7 @@ impl Engine<'_> {
         };
         self.lane_is_down(link);
         let Some(slot) = slot else { return };
-        if reused && silent && !foreign {
+        if reused && silent && !foreign && self.targets[link].may_send_again() {
             self.outcome.resent += 1;
             self.send_again(slot, link);
         } else if foreign {

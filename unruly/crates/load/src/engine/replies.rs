@@ -53,16 +53,50 @@ impl Engine<'_> {
             self.take_end(link, received_ns);
             return self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
         }
-        if !self.expects_bytes(link) {
-            return;
-        }
         let kernel_ns = self
             .clock
             .column_of_kernel_stamp(received.stamp)
             .unwrap_or(NULL_NS);
-        let mut bytes = std::mem::take(&mut self.links[link].partial);
         let scratch = std::mem::take(&mut self.scratch);
-        let fresh = &scratch[..received.bytes];
+        let came = &scratch[..received.bytes];
+        if self.links[link].is_secure() {
+            self.read_secure(link, came, received_ns, kernel_ns);
+        } else {
+            self.take_bytes(link, came, received_ns, kernel_ns);
+        }
+        self.scratch = scratch;
+    }
+
+    /// Takes the bytes of a connection by TLS. The stamps are those of the read that completed a
+    /// record: when they are decrypted is our time, not the server's.
+    fn read_secure(&mut self, link: usize, wire: &[u8], received_ns: MonoNs, kernel_ns: ColumnNs) {
+        let mut message = Vec::new();
+        let ended = match self.links[link].decrypt(wire, &mut message) {
+            Ok(ended) => ended,
+            Err(error) => {
+                let status = Status::Error(ErrorKind::Protocol);
+                self.complain(status.name(), error.to_string().as_bytes());
+                return self.fail_link(link, &error);
+            }
+        };
+        if self.links[link].has_queued() {
+            self.flush(link);
+        }
+        if !message.is_empty() {
+            self.take_bytes(link, &message, received_ns, kernel_ns);
+        }
+        if ended && self.links[link].is_open() {
+            self.take_end(link, received_ns);
+            self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
+        }
+    }
+
+    /// Takes bytes that a target understands.
+    fn take_bytes(&mut self, link: usize, fresh: &[u8], received_ns: MonoNs, kernel_ns: ColumnNs) {
+        if !self.expects_bytes(link) {
+            return;
+        }
+        let mut bytes = std::mem::take(&mut self.links[link].partial);
         let whole = if bytes.is_empty() {
             fresh
         } else {
@@ -97,7 +131,6 @@ impl Engine<'_> {
             }
             Err(_) => self.outcome.strays += 1,
         }
-        self.scratch = scratch;
     }
 
     fn decode_all(

@@ -22,10 +22,11 @@ pub use group_rpc::GroupRpc;
 type Make = fn(&Settings<'_>) -> Result<Box<dyn Driver>, DriverError>;
 
 /// Every driver: the scheme of its URLs, what it speaks to, and how it is made.
-const DRIVERS: [(&str, &str, Make); 9] = [
+const DRIVERS: [(&str, &str, Make); 10] = [
     ("redis", "Redis, and what speaks its protocol", redis::make),
     ("memcached", "memcached, over TCP or UDP", memcached::make),
     ("http", "an HTTP/1.1 server", http::make),
+    ("https", "an HTTP/1.1 server, by TLS", http::make),
     ("cassandra", "Apache Cassandra, by CQL", library::make),
     ("etcd", "etcd, by gRPC", library::make),
     ("flurry", "Flurry, by its public client", library::make),
@@ -295,7 +296,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

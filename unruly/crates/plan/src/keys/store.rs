@@ -2,6 +2,7 @@
 
 use super::key::{Key, Row, Table, bare, key, table, text};
 use super::kinds::{Choice, Real, Switch, Text};
+use crate::http::{Auth, Tls};
 use crate::limits::*;
 use crate::section::Limits;
 use crate::store::{KeyOrder, Store, StoreLevel};
@@ -17,7 +18,7 @@ table! {
     ).default_is(
         "`\"write then read\"`; by HTTP `\"read\"`, and required where the URL has `{key}`",
     ).also("operations in turn, or shares of 100 %: `\"read 90%, write 10%\"`"),
-        |it| text(&it.operations);
+        |it| it.method().is_none().then(|| text(&it.operations)).flatten();
 
     KEYS: Limits<u64> = key(
         "keys",
@@ -86,10 +87,81 @@ table! {
     ).also("status codes from 100 to 599, and classes of them: `\"2xx, 404\"`"),
         |it| it.http.as_ref().and_then(|it| text(&it.expect));
 
+    METHOD: Text = key(
+        "method",
+        Text::like("POST"),
+        "the method of every request; only for `http`, and only where the URL has no `{key}`. The \
+         rows have its name in small letters as their operation",
+    ).default_is("`GET` for a read, `PUT` for a write; `POST` with a `body`").also("capital letters, not `CONNECT`"),
+        |it| it.method().and_then(text);
+
+    HEADERS: Text = key(
+        "headers",
+        Text::like("Accept: application/json"),
+        "lines `Name: value` that every request has; only for `http`. `{password}` stands for the \
+         secret",
+    ).default_is("none").also("no `Connection`, `Content-Length`, `Transfer-Encoding` or `Upgrade`"), |it| {
+        let headers = it.http.as_ref().map(|it| it.headers.to_string());
+        headers.filter(|it| !it.is_empty()).and_then(text)
+    };
+
+    BODY: Text = key(
+        "body",
+        Text::like("{\\\"item\\\": 7}"),
+        "the body of every request; only for `http`. `{password}` stands for the secret",
+    ).default_is("none").also("up to 500 KB"), |it| it.http.as_ref().and_then(|it| it.body.as_ref().and_then(text));
+
+    AUTH: Choice<Auth> = key(
+        "auth",
+        Choice::of(|| Auth::WORDS.to_vec()).or(Auth::Basic),
+        "how the password is sent: with the user of the URL, or as a token; only for `http`",
+    ), |it| it.http.as_ref().map(|it| it.auth.name()).and_then(text);
+
+    KEEP_ALIVE: Switch = key(
+        "keep_alive",
+        Switch { default: true },
+        "`false` opens a connection for each request; only for `http`",
+    ), |it| it.http.as_ref().and_then(|it| bare(it.keep_alive));
+
+    CA_CERT: Text = key(
+        "ca_cert",
+        Text::like("ca.pem"),
+        "a PEM file of the authorities whose certificates are accepted; only for `https`",
+    ).default_is("the authorities of the system"), |it| tls(it, |it| it.ca_cert.as_ref());
+
+    CLIENT_CERT: Text = key(
+        "client_cert",
+        Text::like("client.pem"),
+        "a PEM file of the client's own certificate; only for `https`, with `client_key`",
+    ).default_is("none"), |it| tls(it, |it| it.client_cert.as_ref());
+
+    CLIENT_KEY: Text = key(
+        "client_key",
+        Text::like("client.key"),
+        "a PEM file of the key of `client_cert`",
+    ).default_is("none"), |it| tls(it, |it| it.client_key.as_ref());
+
+    INSECURE: Switch = key(
+        "insecure",
+        Switch { default: false },
+        "`true` accepts any certificate of the server, and the report says so; only for `https`",
+    ), |it| {
+        let http = it.http.as_ref().filter(|_| it.url.is_secure());
+        http.and_then(|it| bare(it.tls.insecure))
+    };
+
     KEEP: Switch = key(
         "keep",
         Switch { default: false },
         "the keys that the run wrote stay in the store; otherwise the run removes them at the \
          end, where the store can remove keys",
     ), |it| bare(it.keep);
+}
+
+/// A file of TLS as TOML writes it, where the plan names one.
+fn tls(store: &Store, file: impl Fn(&Tls) -> Option<&String>) -> Option<String> {
+    store
+        .http
+        .as_ref()
+        .and_then(|it| file(&it.tls).and_then(text))
 }

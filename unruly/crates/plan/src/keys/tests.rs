@@ -8,14 +8,27 @@ use super::{SectionKeys, drive_keys, sections};
 use crate::error::PlanError;
 use crate::model::Plan;
 
+/// Keys that an HTTP server by TLS has, and a store has not.
+const OF_HTTPS: [&str; 11] = [
+    "auth",
+    "body",
+    "ca_cert",
+    "client_cert",
+    "client_key",
+    "connections",
+    "expect",
+    "headers",
+    "insecure",
+    "keep_alive",
+    "method",
+];
+
 /// A plan in which a key has a meaning.
 fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
     let load = match section.title {
         "mesh" => "[mesh]\nagents = 7\ngroups = [3, 4]\n",
         "stream" => "[stream]\nprotocol = \"tcp\"\n",
-        "store" if ["connections", "expect"].contains(&key.name()) => {
-            "[drive]\nurl = \"http://h/{key}\"\noperations = \"read\"\n"
-        }
+        "store" if OF_HTTPS.contains(&key.name()) => "[drive]\nurl = \"https://h/one\"\n",
         "store" => "[drive]\nurl = \"redis://h\"\n",
         _ => "[drive]\n",
     };

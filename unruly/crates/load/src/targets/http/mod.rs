@@ -1,97 +1,75 @@
-//! An HTTP/1.1 server: `GET` reads and `PUT` writes the URL's path, in which `{key}` stands for the key.
+//! An HTTP/1.1 server, in the clear or by TLS. A read is a `GET`, a write a `PUT`, unless the plan names
+//! a method; `{key}` in the URL stands for the key.
 //!
 //! A connection carries one request at a time, and ends when the server says so (`Connection: close`,
-//! HTTP/1.0). `GET` and `PUT` may be done twice (RFC 9110, 9.2.2), so both may be sent again.
+//! HTTP/1.0). A request that may be done twice (RFC 9110, 9.2.2) may be sent again.
+
+mod request;
+mod response;
 
 use std::collections::VecDeque;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use unruly_plan::{Codes, PASSWORD_PLACE, Secret};
+use unruly_plan::Codes;
 use unruly_trace::ErrorKind;
 
-use super::{Driver, DriverError, Settings, places, without_level};
+use self::request::Form;
+use self::response::{Head, head};
+use super::{Driver, DriverError, Settings, addresses, places, without_level};
 use crate::link::Place;
-use crate::target::{Answer, Incoming, Operation, Outgoing, ProtocolError, Target};
+use crate::target::{Answer, Incoming, Outgoing, ProtocolError, Target};
+use crate::tls::{TlsClient, TlsError, config};
 
 const PORT: u16 = 80;
-const WANTED: &str = "an HTTP/1.1 response";
-
-/// Headers of a response at most, and bytes of them.
-const HEADERS_MAX: usize = 100;
-const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Longest body that is taken.
-const BODY_BYTES_MAX: usize = 32 << 20;
+const TLS_PORT: u16 = 443;
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     without_level(settings)?;
-    let url = &settings.store.url;
-    let host = |(name, port): &(String, Option<u16>)| match port {
-        Some(port) => format!("{name}:{port}"),
-        None => name.clone(),
-    };
-    let mut path = if url.path.is_empty() {
-        "/".to_owned()
+    let http = settings.store.http.clone().unwrap_or_default();
+    let places = if settings.store.url.is_secure() {
+        secure_places(settings, &http.tls)?
     } else {
-        url.path.clone()
+        places(settings, PORT)?
     };
-    for (number, (name, value)) in url.options.iter().enumerate() {
-        path += &format!("{}{name}={value}", if number == 0 { '?' } else { '&' });
-    }
-    if path.contains(' ') {
-        return Err(DriverError::new(
-            "url",
-            format!("its path is {path:?}"),
-            "wanted one without spaces",
-            "write %20 for a space",
-        ));
-    }
-    let mut headers = format!(
-        "Host: {}\r\nUser-Agent: unruly/{}\r\nAccept: */*\r\n",
-        url.hosts.first().map(host).unwrap_or_default(),
-        env!("CARGO_PKG_VERSION"),
-    );
-    let password = settings.password.map(Secret::reveal);
-    if url.has_password() {
-        path = with_password(&path, password)?;
-    } else if !url.user.is_empty() || password.is_some() {
-        let pair = format!("{}:{}", url.user, password.unwrap_or_default());
-        headers += &format!("Authorization: Basic {}\r\n", STANDARD.encode(pair));
-    }
     Ok(Box::new(Http {
-        places: places(settings, PORT)?,
-        keyed: path.contains("{key}"),
-        path,
-        headers,
-        expect: settings
-            .store
-            .http
-            .as_ref()
-            .map_or_else(Codes::default, |http| http.expect.clone()),
+        places,
+        form: Form::of(settings)?,
+        expect: http.expect,
     }))
 }
 
-/// The path with the secret in its place, which stands in a URL already.
-fn with_password(path: &str, password: Option<&str>) -> Result<String, DriverError> {
-    let fits = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_graphic());
-    let Some(password) = password.filter(fits) else {
-        return Err(DriverError::new(
-            "url",
-            format!("it has a place for a secret, {PASSWORD_PLACE}, and there is none that fits"),
-            "wanted one without spaces and control characters",
-            "put it in UNRULY_PASSWORD, percent-encoded",
-        ));
+/// The places of the hosts of an `https` URL.
+fn secure_places(
+    settings: &Settings<'_>,
+    files: &unruly_plan::Tls,
+) -> Result<Vec<Place>, DriverError> {
+    let wrong = |error: TlsError| {
+        let hint = match error.key {
+            "ca_cert" => "name a PEM file of the authority with ca_cert",
+            "url" => "is the name right?",
+            _ => "name PEM files of one certificate and its key",
+        };
+        DriverError::new(
+            error.key,
+            error.wrong,
+            "wanted a file or a name that TLS can use",
+            hint,
+        )
     };
-    Ok(path.replace(PASSWORD_PLACE, password))
+    let config = config(files).map_err(wrong)?;
+    let hosts = settings.store.url.hosts.iter();
+    let places = hosts
+        .zip(addresses(settings, TLS_PORT)?)
+        .map(|((host, _), address)| {
+            let client = TlsClient::new(&config, host).map_err(wrong)?;
+            Ok(Place::Secure(address, client))
+        });
+    places.collect()
 }
 
 #[derive(Clone)]
 struct Http {
     places: Vec<Place>,
-    path: String,
-    /// The path has a place for the key.
-    keyed: bool,
-    headers: String,
+    form: Form,
     /// Status codes that count as success.
     expect: Codes,
 }
@@ -128,33 +106,16 @@ impl Target for Connection {
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
-        use std::io::Write as _;
+        let form = &self.http.form;
         self.asked.push_back(Asked {
             request: outgoing.request,
-            value: self.http.keyed && matches!(outgoing.operation, Operation::Read { .. }),
+            value: form.asks_for_value(outgoing.operation),
         });
-        let Http { path, headers, .. } = &self.http;
-        // Writing to memory does not fail.
-        let _ = match outgoing.operation {
-            Operation::Write { key, value } => write!(
-                out,
-                "PUT {} HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{value}",
-                path.replace("{key}", key),
-                value.len(),
-            ),
-            Operation::Read { key } => {
-                write!(
-                    out,
-                    "GET {} HTTP/1.1\r\n{headers}\r\n",
-                    path.replace("{key}", key)
-                )
-            }
-            Operation::Call { .. } => write!(out, "GET {path} HTTP/1.1\r\n{headers}\r\n"),
-        };
+        form.write(outgoing.operation, out);
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        let Some(head) = head(input)? else {
+        let Some(head) = head(input, self.http.form.is_head())? else {
             return Ok(None);
         };
         if head.status < 200 {
@@ -172,8 +133,8 @@ impl Target for Connection {
     }
 
     fn decode_end<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        match head(input)? {
-            Some(head) if matches!(head.length, Length::UntilClose) => {
+        match head(input, self.http.form.is_head())? {
+            Some(head) if head.is_until_close() => {
                 let body = Some(&input[head.bytes..]);
                 self.response(&head, body, input.len()).map(Some)
             }
@@ -183,6 +144,10 @@ impl Target for Connection {
 
     fn is_one_at_a_time(&self) -> bool {
         true
+    }
+
+    fn may_send_again(&self) -> bool {
+        self.http.form.may_be_repeated()
     }
 }
 
@@ -206,154 +171,6 @@ impl Connection {
             closes: head.closes,
             ..Incoming::new(asked.request, answer, bytes)
         })
-    }
-}
-
-/// What a response begins with.
-struct Head<'a> {
-    status: u16,
-    /// Its first line.
-    line: &'a [u8],
-    bytes: usize,
-    length: Length,
-    /// The server closes the connection after it.
-    closes: bool,
-}
-
-/// A body, where it stands in one piece, and where its response ends.
-type Body<'a> = (Option<&'a [u8]>, usize);
-
-/// How long a body is.
-enum Length {
-    Known(usize),
-    Chunked,
-    /// It ends with the connection.
-    UntilClose,
-}
-
-fn head(input: &[u8]) -> Result<Option<Head<'_>>, ProtocolError> {
-    let wrong = || ProtocolError::reply(input, WANTED);
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut response = httparse::Response::new(&mut headers);
-    let parsed = response.parse(input).map_err(|_| wrong())?;
-    let httparse::Status::Complete(bytes) = parsed else {
-        if input.len() > HEAD_BYTES_MAX {
-            return Err(wrong());
-        }
-        return Ok(None);
-    };
-    let status = response.code.filter(|code| *code >= 100);
-    let status = status.ok_or_else(wrong)?;
-    let length = length(status, response.headers)
-        .ok_or_else(|| ProtocolError::reply(input, "a response of a length that can be taken"))?;
-    let says = |word| has_word(response.headers, "connection", word);
-    let old = response.version == Some(0);
-    let closes =
-        says("close") || old && !says("keep-alive") || matches!(length, Length::UntilClose);
-    let line = input
-        .split(|byte| *byte == b'\r')
-        .next()
-        .unwrap_or_default();
-    Ok(Some(Head {
-        status,
-        line,
-        bytes,
-        length,
-        closes,
-    }))
-}
-
-/// How long the body of a response is; `None` when its length is no number, or too large.
-fn length(status: u16, headers: &[httparse::Header<'_>]) -> Option<Length> {
-    if has_word(headers, "transfer-encoding", "chunked") {
-        return Some(Length::Chunked);
-    }
-    if status < 200 || matches!(status, 204 | 304) {
-        return Some(Length::Known(0));
-    }
-    let mut lengths = values(headers, "content-length");
-    let Some(told) = lengths.next() else {
-        return Some(Length::UntilClose);
-    };
-    // Two that differ: nobody can say where the next response begins (RFC 9112, 6.3).
-    if lengths.any(|other| other != told) {
-        return None;
-    }
-    let told: usize = std::str::from_utf8(told).ok()?.trim().parse().ok()?;
-    (told <= BODY_BYTES_MAX).then_some(Length::Known(told))
-}
-
-/// The values of the headers of this name.
-fn values<'a>(
-    headers: &'a [httparse::Header<'a>],
-    name: &'a str,
-) -> impl Iterator<Item = &'a [u8]> {
-    let named = headers
-        .iter()
-        .filter(move |it| it.name.eq_ignore_ascii_case(name));
-    named.map(|it| it.value)
-}
-
-/// True if a header that lists words has this one.
-fn has_word(headers: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
-    values(headers, name)
-        .flat_map(|value| value.split(|byte| *byte == b','))
-        .any(|it| it.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
-}
-
-impl Head<'_> {
-    /// The body; `None` when more is needed.
-    fn body<'a>(&self, input: &'a [u8]) -> Result<Option<Body<'a>>, ProtocolError> {
-        match self.length {
-            Length::Known(length) => {
-                let end = self.bytes + length;
-                Ok(input.get(self.bytes..end).map(|body| (Some(body), end)))
-            }
-            Length::UntilClose => Ok(None),
-            Length::Chunked => Ok(end_of_chunks(input, self.bytes)?.map(|end| (None, end))),
-        }
-    }
-}
-
-/// Where the chunks that begin at `at` end.
-fn end_of_chunks(input: &[u8], mut at: usize) -> Result<Option<usize>, ProtocolError> {
-    loop {
-        let rest = &input[at..];
-        let parsed = httparse::parse_chunk_size(rest);
-        let wrong = || ProtocolError::reply(rest, "a chunk of a response");
-        let httparse::Status::Complete((head, length)) = parsed.map_err(|_| wrong())? else {
-            return Ok(None);
-        };
-        let length = usize::try_from(length).ok();
-        let length = length
-            .filter(|length| *length <= BODY_BYTES_MAX)
-            .ok_or_else(wrong)?;
-        at += head + length;
-        if length == 0 {
-            return end_of_trailers(input, at);
-        }
-        match input.get(at..at + 2) {
-            Some(b"\r\n") => at += 2,
-            Some(_) => return Err(wrong()),
-            None => return Ok(None),
-        }
-    }
-}
-
-/// Where the trailers end, which nobody needs.
-fn end_of_trailers(input: &[u8], mut at: usize) -> Result<Option<usize>, ProtocolError> {
-    loop {
-        let rest = &input[at.min(input.len())..];
-        let Some(line) = rest.iter().position(|byte| *byte == b'\n') else {
-            if rest.len() > HEAD_BYTES_MAX {
-                return Err(ProtocolError::reply(rest, "the end of a response"));
-            }
-            return Ok(None);
-        };
-        at += line + 1;
-        if line <= 1 {
-            return Ok(Some(at));
-        }
     }
 }
 
@@ -388,6 +205,111 @@ mod tests {
         asked(target.as_mut(), 3, WRITE);
         let stored = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstored";
         assert_eq!(reply(target.as_mut(), stored), (3, Answer::Done));
+    }
+
+    /// The bytes of the first request of a drive with these lines.
+    fn first_request(lines: &str, password: Option<&str>) -> Result<String, String> {
+        let mut target = driver_of(lines, password)?.target();
+        Ok(String::from_utf8(asked(target.as_mut(), 1, READ)).unwrap())
+    }
+
+    #[test]
+    fn a_request_has_the_form_that_the_plan_gives_it() {
+        let lines = "url = \"http://h.localhost:80/a?b=c\"\nmethod = \"POST\"\n\
+                     headers = \"Accept: text/html\\nX-One: 1\"\nbody = \"a=1\"\nkeep_alive = false";
+        let agent = concat!("User-Agent: unruly/", env!("CARGO_PKG_VERSION"));
+        let wanted = format!(
+            "POST /a?b=c HTTP/1.1\r\nHost: h.localhost\r\n{agent}\r\nConnection: close\r\n\
+             Accept: text/html\r\nX-One: 1\r\nContent-Length: 3\r\n\r\na=1"
+        );
+        let lines = lines.replace("h.localhost", "127.0.0.1");
+        let wanted = wanted.replace("h.localhost", "127.0.0.1");
+        assert_eq!(first_request(&lines, None), Ok(wanted));
+    }
+
+    #[test]
+    fn a_method_that_means_a_body_says_that_there_is_none() {
+        for (method, length) in [
+            ("POST", true),
+            ("PUT", true),
+            ("GET", false),
+            ("DELETE", false),
+        ] {
+            let read = first_request(&format!("{PLAIN}\nmethod = {method:?}"), None).unwrap();
+            assert_eq!(read.contains("Content-Length: 0\r\n"), length, "{read}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_sent_again_only_if_it_may_be_done_twice() {
+        for (lines, again) in [
+            (KEYED.to_owned(), true),
+            (format!("{PLAIN}\nmethod = \"DELETE\""), true),
+            (format!("{PLAIN}\nmethod = \"POST\""), false),
+        ] {
+            assert_eq!(target_of(&lines).0.may_send_again(), again, "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_response_to_head_ends_with_its_headers() {
+        let (mut target, _) = target_of(&format!("{PLAIN}\nmethod = \"HEAD\""));
+        asked(target.as_mut(), 1, READ);
+        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n";
+        assert_eq!(reply(target.as_mut(), response), (1, Answer::Done));
+    }
+
+    #[test]
+    fn the_secret_goes_where_the_plan_says() {
+        let token = Some("t0ken");
+        for (lines, line) in [
+            ("auth = \"bearer\"", "Authorization: Bearer t0ken\r\n"),
+            (
+                "headers = \"X-Api-Key: {password}\"",
+                "X-Api-Key: t0ken\r\n",
+            ),
+            (
+                "method = \"POST\"\nbody = \"p={password}\"",
+                "\r\n\r\np=t0ken",
+            ),
+        ] {
+            let read = first_request(&format!("{PLAIN}\n{lines}"), token).unwrap();
+            assert!(read.contains(line), "{read}");
+            assert_eq!(read.matches("t0ken").count(), 1, "{read}");
+        }
+        let read = first_request(
+            &format!("{PLAIN}\nheaders = \"Authorization: Token {{password}}\""),
+            token,
+        );
+        assert!(read.unwrap().contains("Authorization: Token t0ken\r\n"));
+    }
+
+    #[test]
+    fn a_secret_that_is_not_there_or_does_not_fit_is_an_error() {
+        for (lines, password, said) in [
+            ("auth = \"bearer\"", None, "there is no token that fits"),
+            (
+                "auth = \"bearer\"",
+                Some("a b"),
+                "there is no token that fits",
+            ),
+            (
+                "headers = \"X-Token: {password}\"",
+                None,
+                "drive.headers: it has a place for a secret",
+            ),
+            (
+                "headers = \"X-Token: {password}\"",
+                Some("a\r\nb"),
+                "drive.headers",
+            ),
+        ] {
+            let found = first_request(&format!("{PLAIN}\n{lines}"), password).unwrap_err();
+            assert!(found.contains(said), "{found}");
+        }
+        let encoded = format!("{KEYED}\nheaders = \"Accept-Encoding: gzip\"");
+        let found = first_request(&encoded, None).unwrap_err();
+        assert!(found.contains("the values of keys are checked"), "{found}");
     }
 
     #[test]

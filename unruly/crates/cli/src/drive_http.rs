@@ -1,0 +1,104 @@
+//! The flags of `unruly drive` for an HTTP server: each is a key of `[drive]`.
+
+use anyhow::Result;
+use clap::{Args, ValueHint};
+use unruly_plan::{Secret, header_without_secret};
+
+/// Heading of the help.
+const HTTP: &str = "HTTP";
+
+/// A key of the plan, and the value that a flag gives it.
+type Value = (&'static str, Option<String>);
+
+/// The flags.
+#[derive(Debug, Args)]
+pub(crate) struct HttpArguments {
+    /// Connections that may be open at once, each with one request (default: as many as clients)
+    #[arg(long, value_name = "COUNT", help_heading = HTTP)]
+    connections: Option<String>,
+    /// Status codes that count as success, such as "2xx, 404" [default: 2xx, 3xx]
+    #[arg(long, value_name = "CODES", help_heading = HTTP)]
+    expect: Option<String>,
+    /// Method of every request (http only), such as POST [default: GET for a read, PUT for a
+    /// write; POST with a body]
+    #[arg(short = 'X', long, help_heading = HTTP)]
+    method: Option<String>,
+    /// Header of every request, such as "Accept: text/html"; may be repeated. {password} stands for
+    /// the secret
+    #[arg(short = 'H', long, alias = "header", value_name = "LINE", help_heading = HTTP)]
+    headers: Vec<String>,
+    /// File with the body of every request, or - for standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    body: Option<String>,
+    /// How the password is sent: basic (with the user of the URL) or bearer (as a token)
+    #[arg(long, help_heading = HTTP)]
+    auth: Option<String>,
+    /// Send several requests over a connection, one after the other: true or false
+    #[arg(long, value_name = "BOOL", help_heading = HTTP)]
+    keep_alive: Option<String>,
+    /// PEM file of the authorities to trust (https only; default: those of the system)
+    #[arg(long, alias = "cacert", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    ca_cert: Option<String>,
+    /// PEM file of the client's own certificate (https only)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    client_cert: Option<String>,
+    /// PEM file of the key of the client's certificate
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    client_key: Option<String>,
+    /// Accept any certificate (https only); the report says so
+    #[arg(short = 'k', long, help_heading = HTTP)]
+    insecure: bool,
+}
+
+impl HttpArguments {
+    /// The values of the plan's keys, and the one secret of all that was typed: that of the URL, or of
+    /// a header.
+    pub(crate) fn values(self, typed: Option<Secret>) -> Result<(Vec<Value>, Option<Secret>)> {
+        let (headers, password) = headers(&self.headers, typed)?;
+        let values = vec![
+            ("drive.connections", self.connections),
+            ("drive.expect", self.expect),
+            ("drive.method", self.method),
+            ("drive.headers", headers),
+            ("drive.body", self.body.as_deref().map(body).transpose()?),
+            ("drive.auth", self.auth),
+            ("drive.keep_alive", self.keep_alive),
+            ("drive.ca_cert", self.ca_cert),
+            ("drive.client_cert", self.client_cert),
+            ("drive.client_key", self.client_key),
+            ("drive.insecure", self.insecure.then(|| "true".to_owned())),
+        ];
+        Ok((values, password))
+    }
+}
+
+/// The header lines without the secret of one, and the one secret of all that was typed.
+fn headers(lines: &[String], typed: Option<Secret>) -> Result<(Option<String>, Option<Secret>)> {
+    let mut password = typed;
+    let mut open = Vec::with_capacity(lines.len());
+    for line in lines {
+        let Some((line, secret)) = header_without_secret(line) else {
+            open.push(line.clone());
+            continue;
+        };
+        anyhow::ensure!(
+            password.as_ref().is_none_or(|it| *it == secret),
+            "--headers: {line:?} holds a second secret; hint: give one of them"
+        );
+        password = Some(secret);
+        open.push(line);
+    }
+    Ok(((!open.is_empty()).then(|| open.join("\n")), password))
+}
+
+/// The body of a file, or of standard input.
+fn body(file: &str) -> Result<String> {
+    let read = match file {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        file => std::fs::read_to_string(file),
+    };
+    read.map_err(|error| {
+        let hint = "name a file of text, or - for standard input";
+        anyhow::anyhow!("--body: {file:?} cannot be read: {error}; hint: {hint}")
+    })
+}

@@ -1,0 +1,194 @@
+"""Servers of HTTPS, and requests of a form of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from house import UNRULY, Measured, call
+from http_house import Connection, certificate, nginx, server
+
+SECRET = "s3cr3t-t0ken"
+
+
+def drive(folder: Path, url: str, *flags: str | Path) -> Measured:
+    """Drive it without a warm-up; a run whose requests fail is a finding and no error."""
+    out = folder / f"run-{len(list(folder.iterdir()))}"
+    said = call("drive", url, "-d", "60s", "-w", "0s", "-q", "-o", out, *flags, timeout=100)
+    assert said.returncode in (0, 1), said.stderr
+    return Measured(out)
+
+
+def statuses(run: Measured) -> dict[tuple[str, int | None], int]:
+    found = run.rows("select status, code, count(*) from requests group by 1, 2")
+    return {(status, code): count for status, code, count in found}
+
+
+def refused(folder: Path, url: str, *flags: str | Path) -> str:
+    """The error of a drive that does not begin."""
+    said = call("drive", url, "-d", "1s", "-q", "-o", folder / "none", *flags)
+    assert said.returncode == 2, said.stderr
+    return said.stderr
+
+
+def fine(connection: Connection) -> None:
+    while connection.request():
+        connection.reply()
+
+
+@pytest.mark.smoke
+def test_a_server_of_https_is_measured_when_its_authority_is_known(tmp_path: Path) -> None:
+    with server(fine, certificate(tmp_path)) as url:
+        run = drive(tmp_path, f"{url}/one", "-n", "300", "--ca-cert", tmp_path / "cert.pem")
+    assert statuses(run) == {("ok", 200): 300}
+    (sent, kernel) = run.rows("select count(sent_ns), count(kernel_received_ns) from requests")[0]
+    assert (sent, kernel) == (300, 300)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_run(tmp_path: Path) -> None:
+    with server(fine, certificate(tmp_path)) as url:
+        said = refused(tmp_path, url)
+    assert "its certificate is not accepted: UnknownIssuer" in said
+    assert "--ca-cert FILE" in said
+    assert not (tmp_path / "none").exists()
+
+
+def test_any_certificate_is_accepted_when_that_is_asked_for_and_the_run_says_so(
+    tmp_path: Path,
+) -> None:
+    with server(fine, certificate(tmp_path)) as url:
+        run = drive(tmp_path, url, "-n", "50", "-k")
+    assert statuses(run) == {("ok", 200): 50}
+    assert "the certificate is not checked" in run.manifest["target"]
+
+
+def test_a_server_without_tls_is_named(tmp_path: Path) -> None:
+    with server(fine) as url:
+        said = refused(tmp_path, url.replace("http:", "https:"), "-k")
+    assert "no handshake of TLS" in said
+    assert "write http://" in said
+
+
+@pytest.mark.parametrize("pace", [[], ["-r", "2000"]], ids=["closed", "open"])
+def test_a_stock_nginx_fails_no_request_by_tls(tmp_path: Path, pace: list[str]) -> None:
+    certificate(tmp_path)
+    with nginx(tmp_path, tls=True) as url:
+        words = [f"{url}/page.txt", "-c", "4", "-n", "5000", *pace]
+        run = drive(tmp_path, *words, "--ca-cert", str(tmp_path / "cert.pem"))
+    assert statuses(run) == {("ok", 200): 5000}
+    (rows, distinct) = run.rows("select count(*), count(distinct request) from requests")[0]
+    assert rows == distinct == run.manifest["counts"]["copies"]["scheduled"]
+
+
+def test_a_client_proves_who_it_is_with_a_certificate(tmp_path: Path) -> None:
+    certificate(tmp_path)
+    verify = f"ssl_client_certificate {tmp_path}/cert.pem; ssl_verify_client on;"
+    own = ["--client-cert", str(tmp_path / "cert.pem"), "--client-key", str(tmp_path / "key.pem")]
+    with nginx(tmp_path, verify, tls=True) as url:
+        without = drive(tmp_path, f"{url}/page.txt", "-n", "20", "-k")
+        with_one = drive(tmp_path, f"{url}/page.txt", "-n", "20", "-k", *own)
+    assert statuses(without) == {("error:400", 400): 20}
+    assert statuses(with_one) == {("ok", 200): 20}
+
+
+def test_a_file_that_holds_no_certificate_is_named_with_its_flag(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    said = refused(tmp_path, "https://127.0.0.1:1/", "--ca-cert", empty)
+    assert "drive.ca_cert" in said
+    assert "empty.pem holds no certificate in PEM" in said
+
+
+@pytest.mark.smoke
+def test_a_request_has_the_method_headers_and_body_that_were_asked_for(tmp_path: Path) -> None:
+    seen: list[tuple[str, str, bytes]] = []
+
+    def handle(connection: Connection) -> None:
+        while line := connection.request():
+            seen.append((line, connection.headers.get("content-type", ""), connection.body))
+            connection.reply()
+
+    body = tmp_path / "body.json"
+    body.write_text('{"item": 7}')
+    with server(handle) as url:
+        flags = ["-H", "Content-Type: application/json", "--body", str(body)]
+        run = drive(tmp_path, f"{url}/cart", "-n", "30", *flags)
+    assert seen == [("POST /cart HTTP/1.1", "application/json", b'{"item": 7}')] * 30
+    assert run.rows("select distinct op from requests") == [("post",)]
+    assert "POST, a body of 11B" in run.manifest["target"]
+
+
+def test_a_post_that_met_the_end_of_its_connection_is_not_sent_again(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def handle(connection: Connection) -> None:
+        """Answer once, and close when the next request has come."""
+        for _ in range(2):
+            if not (line := connection.request()):
+                return
+            seen.append(line)
+            if len(seen) % 2:
+                connection.reply()
+
+    with server(handle) as url:
+        posted = drive(tmp_path, url, "-n", "20", "-X", "POST")
+        count = len(seen)
+        seen.clear()
+        read = drive(tmp_path, url, "-n", "20")
+    assert statuses(posted) == {("ok", 200): 10, ("error:reset", None): 10}
+    assert count == 20
+    assert statuses(read) == {("ok", 200): 20}
+
+
+def test_a_reply_to_head_has_no_body(tmp_path: Path) -> None:
+    with nginx(tmp_path) as url:
+        run = drive(tmp_path, f"{url}/page.txt", "-n", "100", "-X", "HEAD")
+    assert statuses(run) == {("ok", 200): 100}
+
+
+def test_without_keep_alive_each_request_has_a_connection_of_its_own(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    def handle(connection: Connection) -> None:
+        while connection.request():
+            assert connection.headers["connection"] == "close"
+            numbers.append(connection.number)
+            connection.reply(head="HTTP/1.1 200 OK\r\nConnection: close")
+            return
+
+    with server(handle) as url:
+        run = drive(tmp_path, url, "-n", "40", "-c", "2", "--keep-alive", "false")
+    assert statuses(run) == {("ok", 200): 40}
+    assert len(set(numbers)) == len(numbers) == 40
+
+
+@pytest.mark.parametrize("way", ["header", "bearer"])
+def test_a_token_reaches_the_server_and_is_nowhere_to_be_read(tmp_path: Path, way: str) -> None:
+    seen: set[str] = set()
+    words: list[bytes] = []
+    begun = threading.Event()
+
+    def handle(connection: Connection) -> None:
+        while connection.request():
+            seen.add(connection.headers.get("authorization", ""))
+            begun.set()
+            connection.reply()
+
+    flags = {
+        "header": ["-H", f"Authorization: Bearer {SECRET}"],
+        "bearer": ["--auth", "bearer", "--password-file", str(tmp_path / "token")],
+    }[way]
+    (tmp_path / "token").write_text(SECRET + "\n")
+    out = tmp_path / "out"
+    with server(handle) as url:
+        line = [UNRULY, "drive", url, "-r", "100", "-d", "2s", "-w", "0s", "-q", "-o", out, *flags]
+        with subprocess.Popen(line) as process:
+            assert begun.wait(timeout=60)
+            words.append(Path(f"/proc/{process.pid}/cmdline").read_bytes())
+            assert process.wait(timeout=60) in (0, 1)
+    assert seen == {f"Bearer {SECRET}"}
+    kept = [path for path in out.rglob("*") if path.is_file()]
+    for text in [*words, *(path.read_bytes() for path in kept)]:
+        assert SECRET.encode() not in text
