@@ -19,7 +19,7 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-/// The protocol that we speak, as the server is told it.
+/// The name that the server knows our protocol by.
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// How the connections to one host speak TLS.

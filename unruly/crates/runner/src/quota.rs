@@ -83,12 +83,12 @@ fn refused(pid: u32) -> String {
 }
 
 impl Trial<'_> {
-    /// Gives each process of the plan's quotas its own, before it has anything to do. A cell may
-    /// lack one: that which competes with nothing.
+    /// Gives each process of the plan's quotas its own, before it has anything to do. A cell without
+    /// competing load lacks the processes of that load.
     ///
     /// A process that a fault will limit gets its group now as well, still without a limit. The
-    /// kernel counts throttled time by group: in a group that came and went with the fault, the
-    /// counts of its first and last moments would be lost.
+    /// kernel counts throttled time by group. A group that lasted as long as the fault would lose
+    /// the counts of its first and last moments.
     ///
     /// # Errors
     ///

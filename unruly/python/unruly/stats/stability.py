@@ -69,7 +69,8 @@ def stability(
     Seconds resemble their neighbours. The mean is that of up to 30 blocks of seconds
     (`mean_interval`); the variation's interval is a jackknife that leaves out one block at a time,
     on the logarithm, and unknown if nearly all the variation is in one block; the ratio's is by the
-    delta method on the logarithm, with the degrees of freedom of Welch and Satterthwaite. Assumes a level that does not drift: see `change_points`.
+    delta method on the logarithm, with the degrees of freedom of Welch and Satterthwaite. Assumes a
+    level that does not drift: see `change_points`.
 
     References
     ----------
