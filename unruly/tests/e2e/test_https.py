@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,7 @@ def test_a_server_of_https_is_measured_when_its_authority_is_known(tmp_path: Pat
 def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_run(tmp_path: Path) -> None:
     with server(fine, certificate(tmp_path)) as url:
         said = refused(tmp_path, url)
-    assert "its certificate is not accepted: UnknownIssuer" in said
+    assert "its certificate is not accepted: nobody whom this host trusts issued it" in said
     assert "--ca-cert FILE" in said
     assert not (tmp_path / "none").exists()
 
@@ -67,7 +69,7 @@ def test_any_certificate_is_accepted_when_that_is_asked_for_and_the_run_says_so(
 def test_a_server_without_tls_is_named(tmp_path: Path) -> None:
     with server(fine) as url:
         said = refused(tmp_path, url.replace("http:", "https:"), "-k")
-    assert "no handshake of TLS" in said
+    assert "the TLS handshake failed" in said
     assert "write http://" in said
 
 
@@ -97,8 +99,40 @@ def test_a_file_that_holds_no_certificate_is_named_with_its_flag(tmp_path: Path)
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     said = refused(tmp_path, "https://127.0.0.1:1/", "--ca-cert", empty)
-    assert "drive.ca_cert" in said
+    assert "unruly: --ca-cert: " in said
     assert "empty.pem holds no certificate in PEM" in said
+
+
+def test_a_server_that_wants_a_certificate_of_the_client_is_named_before_the_run(
+    tmp_path: Path,
+) -> None:
+    context = certificate(tmp_path)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(tmp_path / "cert.pem")
+    own = ["--client-cert", str(tmp_path / "cert.pem"), "--client-key", str(tmp_path / "key.pem")]
+    with server(fine, context) as url:
+        said = refused(tmp_path, url, "-k")
+        run = drive(tmp_path, url, "-n", "20", "-k", *own)
+    assert "it refused the TLS handshake: CertificateRequired" in said
+    assert "--client-cert FILE --client-key FILE" in said
+    assert statuses(run) == {("ok", 200): 20}
+
+
+def test_a_response_that_tls_shows_to_be_cut_off_is_a_failure(tmp_path: Path) -> None:
+    """A body without a length ends with the connection, and only a closing word ends that."""
+
+    def handle(connection: Connection) -> None:
+        if connection.request():
+            connection.stream.sendall(b"HTTP/1.1 200 OK\r\n\r\npart of a page")
+            if connection.number % 2:
+                with suppress(OSError):
+                    connection.stream.unwrap()  # type: ignore[attr-defined]
+
+    with server(handle, certificate(tmp_path)) as url:
+        run = drive(tmp_path, url, "-n", "20", "-k")
+    found = statuses(run)
+    assert found[("ok", 200)] + found[("error:reset", None)] == 20
+    assert 8 <= found[("ok", 200)] <= 12
 
 
 @pytest.mark.smoke
@@ -142,6 +176,35 @@ def test_a_post_that_met_the_end_of_its_connection_is_not_sent_again(tmp_path: P
     assert statuses(read) == {("ok", 200): 20}
 
 
+@pytest.mark.parametrize("flags", [["redis://127.0.0.1:1"], ["http://127.0.0.1:1/{key}"]])
+def test_an_error_shows_neither_a_header_nor_a_body(tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "login.json").write_text(SECRET)
+    (tmp_path / "plan.toml").write_text(
+        f'name = "a"\n[run]\nduration = "1s"\n[drive]\nurl = "{flags[0]}"\n'
+        f'operations = "read"\nheaders = "Authorization: Bearer {SECRET}"\n'
+    )
+    words = ["--operations", "read", "--body", tmp_path / "login.json"]
+    typed = refused(tmp_path, *flags, *words)
+    planned = call("run", tmp_path / "plan.toml", "-q", "-o", tmp_path / "none")
+    assert planned.returncode == 2
+    assert "body" in typed
+    assert "headers" in planned.stderr
+    for said in (typed, planned.stderr):
+        assert SECRET not in said
+
+
+def test_two_secrets_are_one_too_many(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t0ken")
+    cookie = ["-H", f"Cookie: session={SECRET}"]
+    url = "http://127.0.0.1:1/"
+    with_file = refused(tmp_path, url, *cookie, "--password-file", tmp_path / "token")
+    with_auth = refused(tmp_path, url, *cookie, "--auth", "bearer")
+    assert "give one of them" in with_file
+    assert "--auth" in with_auth
+    assert "there is one secret" in with_auth
+    assert SECRET not in with_file + with_auth
+
+
 def test_a_reply_to_head_has_no_body(tmp_path: Path) -> None:
     with nginx(tmp_path) as url:
         run = drive(tmp_path, f"{url}/page.txt", "-n", "100", "-X", "HEAD")
@@ -155,8 +218,8 @@ def test_without_keep_alive_each_request_has_a_connection_of_its_own(tmp_path: P
         while connection.request():
             assert connection.headers["connection"] == "close"
             numbers.append(connection.number)
-            connection.reply(head="HTTP/1.1 200 OK\r\nConnection: close")
-            return
+            # It would take another one, and does not say that it closes.
+            connection.reply()
 
     with server(handle) as url:
         run = drive(tmp_path, url, "-n", "40", "-c", "2", "--keep-alive", "false")

@@ -206,7 +206,8 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         let turn = portion.place(own) % places.len().max(1) as u64;
         let (place, id) = places[usize::try_from(turn).unwrap_or(0)];
         let place = place.clone();
-        (Peer { id, place }, driver.target())
+        let target = driver.target(usize::from(id));
+        (Peer { id, place }, target)
     });
     let open = match drive.arrivals {
         Arrivals::Closed { .. } => store.pipeline as usize,

@@ -16,7 +16,7 @@ use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable,
 use unruly_runner::{RunOptions, services, target};
 
 use crate::concealed::{command, conceal};
-use crate::drive::DriveArguments;
+use crate::drive::{DriveArguments, in_flags};
 use crate::slos::slos;
 use crate::{help, service_parameters, shipped};
 
@@ -260,7 +260,7 @@ fn call(verb: Verb) -> Result<u8> {
             if !options.quiet {
                 let _ = writeln!(std::io::stderr().lock(), "{}", target(&plan, 1));
             }
-            measure(&plan, &options)
+            measure(&plan, &options).map_err(in_flags)
         }
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
@@ -354,13 +354,25 @@ fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
         }
     };
     let mut plan = changes.apply(plan)?;
-    if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent())
-        && let Some(beside) = drive.times.as_ref().map(|times| folder.join(times))
-        && beside.is_file()
-    {
-        drive.times = Some(beside.display().to_string());
+    if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent()) {
+        let tls = drive.store.as_mut().and_then(|store| store.http.as_mut());
+        let tls = tls.map(|http| &mut http.tls);
+        let certificates = tls
+            .into_iter()
+            .flat_map(|it| [&mut it.ca_cert, &mut it.client_cert, &mut it.client_key]);
+        for file in std::iter::once(&mut drive.times).chain(certificates) {
+            move_beside(file, folder);
+        }
     }
     Ok(plan)
+}
+
+/// Takes a file from the folder of its plan, where there is one of that name.
+fn move_beside(file: &mut Option<String>, folder: &Path) {
+    let beside = file.as_ref().map(|file| folder.join(file));
+    if let Some(beside) = beside.filter(|it| it.is_file()) {
+        *file = Some(beside.display().to_string());
+    }
 }
 
 /// Returns a complaint about a plan in the words of `--set`, when it is about a value given there.

@@ -10,7 +10,13 @@ use unruly_load::PASSWORD;
 use unruly_plan::{Secret, Url, header_without_secret};
 
 /// Flags that stand before a header line in one word.
-const HEADER_FLAGS: [&str; 3] = ["--headers=", "--header=", "-H"];
+const HEADER_FLAGS: [&str; 2] = ["--headers=", "--header="];
+
+/// Short flags without a value, which may stand before `-H` in one word.
+const SHORT_FLAGS: [char; 4] = ['-', 'k', 'q', 'y'];
+
+/// Names a file that holds a password.
+const PASSWORD_FILE: &str = "--password-file";
 
 /// Starts this program again in its place without the secret of a URL among its words; the secret is
 /// in its environment then. Does nothing when there is none.
@@ -24,6 +30,14 @@ pub(crate) fn conceal() -> Result<()> {
     let Some(secret) = secret else {
         return Ok(());
     };
+    let names_file = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word == PASSWORD_FILE || word.starts_with(&format!("{PASSWORD_FILE}="))
+    };
+    anyhow::ensure!(
+        !open.iter().any(names_file),
+        "--password-file: a word of the command line holds a secret as well; hint: give one of them"
+    );
     let own = std::env::current_exe().context("the program cannot be found")?;
     let mut again = Command::new(own);
     if let Some((name, rest)) = open.split_first() {
@@ -54,7 +68,7 @@ fn without_secrets(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<Secret
         };
         anyhow::ensure!(
             found.as_ref().is_none_or(|it| *it == secret),
-            "two words of the command line hold a password; wanted one at most; hint: put it in UNRULY_PASSWORD"
+            "two words of the command line hold a password; wanted one at most; hint: a request has one secret, which UNRULY_PASSWORD may hold"
         );
         found = Some(secret);
         open.push(clean.into());
@@ -65,12 +79,23 @@ fn without_secrets(words: Vec<OsString>) -> Result<(Vec<OsString>, Option<Secret
 /// The word without the secret that it holds: of a URL, or of a header line.
 fn without_secret(word: &str) -> Option<(String, Secret)> {
     url_without_secret(word).or_else(|| {
-        let line = HEADER_FLAGS.iter().find_map(|flag| word.strip_prefix(flag));
-        let line = line.unwrap_or(word);
+        let line = header_line(word);
         let flag = &word[..word.len() - line.len()];
         let (line, secret) = header_without_secret(line)?;
         Some((format!("{flag}{line}"), secret))
     })
+}
+
+/// The header line in a word, after the flags that stand before it.
+fn header_line(word: &str) -> &str {
+    if let Some(line) = HEADER_FLAGS.iter().find_map(|flag| word.strip_prefix(flag)) {
+        return line;
+    }
+    let short = word
+        .strip_prefix('-')
+        .map(|it| it.trim_start_matches(SHORT_FLAGS));
+    let line = short.and_then(|it| it.strip_prefix('H'));
+    line.map_or(word, |it| it.strip_prefix('=').unwrap_or(it))
 }
 
 /// The word without the secret of the URL that it is, or that follows a `=` in it.
@@ -95,6 +120,27 @@ mod tests {
 
     fn words(texts: &[&str]) -> Vec<OsString> {
         texts.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_secret_leaves_the_words_however_its_header_is_given() {
+        for flag in ["", "-H", "-H=", "-kH", "-qkH=", "--headers=", "--header="] {
+            let word = format!("{flag}Authorization: Bearer s3cr3t");
+            let (open, secret) = without_secrets(words(&["unruly", &word])).unwrap();
+            assert_eq!(
+                open[1],
+                OsString::from(format!("{flag}Authorization: {{password}}"))
+            );
+            assert_eq!(secret.as_ref().map(Secret::reveal), Some("Bearer s3cr3t"));
+        }
+        for word in [
+            "-HAccept: text/html",
+            "--headers=X-Id: 7",
+            "program:run key: 5",
+        ] {
+            let (open, secret) = without_secrets(words(&[word])).unwrap();
+            assert_eq!((open, secret), (words(&[word]), None));
+        }
     }
 
     #[test]

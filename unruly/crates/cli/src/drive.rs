@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use unruly_load::drivers;
+use unruly_load::{DriverError, drivers};
 use unruly_plan::{Plan, Secret, Url, UrlError, did_you_mean, shown};
 use unruly_program::password_of;
 use unruly_runner::{ECHO, RunOptions, services};
@@ -252,6 +252,24 @@ fn flag(path: &str, value: &str) -> String {
     format!("--{name} {value}")
 }
 
+/// Returns a complaint of a driver in the words that were typed: the flag of the plan's key.
+pub(crate) fn in_flags(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<DriverError>() {
+        Ok(DriverError {
+            key,
+            wrong,
+            wanted,
+            hint,
+        }) if key != "url" => {
+            let hint = hint.replace(key, &format!("--{}", key.replace('_', "-")));
+            let flag = flag(key, "");
+            anyhow::anyhow!("{}: {wrong}; {wanted}; hint: {hint}", flag.trim_end())
+        }
+        Ok(of_url) => of_url.into(),
+        Err(other) => other,
+    }
+}
+
 /// Refuses a target that nothing here can drive, before anything is started.
 fn check_scheme(url: &Url) -> Result<()> {
     if let Some(name) = url.service() {
@@ -450,7 +468,13 @@ mod tests {
                 continue;
             };
             let said = error.to_string();
-            assert!(said.starts_with(&format!("--{name}: \"?\" ")), "{said}");
+            // A header may hold a secret, so its error does not repeat what was typed.
+            let typed = if name == "headers" {
+                "it has headers;"
+            } else {
+                "\"?\""
+            };
+            assert!(said.starts_with(&format!("--{name}: {typed} ")), "{said}");
             assert!(!said.contains("[drive]") && !said.contains(" = "), "{said}");
             told += 1;
         }

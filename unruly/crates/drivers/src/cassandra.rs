@@ -63,8 +63,8 @@ async fn prepare(settings: &Settings) -> Result<Prepared> {
         builder = builder.user(&settings.url.user, password.reveal());
     }
     let session = builder.build().await.with_context(|| hosts.join(","))?;
-    let replicas = settings.url.options.get("replicas");
-    let replicas: u8 = replicas.map_or(REPLICAS, String::as_str).parse()?;
+    let replicas = settings.url.option("replicas");
+    let replicas: u8 = replicas.unwrap_or(REPLICAS).parse()?;
     let keyspace = settings.url.path.trim_start_matches('/');
     let keyspace = if keyspace.is_empty() {
         "unruly"

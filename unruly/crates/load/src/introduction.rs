@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use rustls::{AlertDescription, CertificateError};
 use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use crate::link::{Link, Place};
@@ -14,6 +15,9 @@ use crate::targets::Driver;
 
 /// Longest answer to a greeting.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// How long the first word of a server by TLS is waited for. Most send a ticket at once.
+const FIRST_WORD: DurationNs = DurationNs::millis(100);
 
 /// Why a store is not driven.
 #[derive(Debug, thiserror::Error)]
@@ -32,10 +36,10 @@ pub struct IntroductionError {
 /// Fails if a place is missing, rejects the login, speaks another protocol, or is silent for
 /// `timeout`.
 pub fn introduce(driver: &dyn Driver, timeout: Duration) -> Result<(), IntroductionError> {
-    for place in driver.places() {
+    for (number, place) in driver.places().iter().enumerate() {
         let until_ns = monotonic() + DurationNs::from(timeout);
         if place.can_be_met() {
-            meet(place, driver.target(), until_ns)?;
+            meet(place, driver.target(number), until_ns)?;
         }
     }
     Ok(())
@@ -49,9 +53,7 @@ fn meet(
     let mut link = Link::new(place.clone());
     connect(&mut link, until_ns).map_err(|error| unreachable_place(place, &error))?;
     let mut input = Vec::new();
-    while !link.is_ready() {
-        exchange(&mut link, &mut input, until_ns).map_err(|error| untrusted(place, &error))?;
-    }
+    agree(&mut link, &mut input, until_ns).map_err(|error| untrusted(place, &error))?;
     let mut conversation = Conversation {
         place: place.clone(),
         link,
@@ -119,6 +121,21 @@ impl Conversation {
             let heard = exchange(&mut self.link, &mut self.input, until_ns);
             heard.map_err(|error| silent(&self.place, &error))?;
         }
+    }
+}
+
+/// Makes the handshake of TLS, where the place speaks it. A server that wants another client ends it
+/// after our last message only, so its first word is waited for a moment.
+fn agree(link: &mut Link, input: &mut Vec<u8>, until_ns: MonoNs) -> io::Result<()> {
+    if !link.is_secure() {
+        return Ok(());
+    }
+    while !link.is_ready() {
+        exchange(link, input, until_ns)?;
+    }
+    match exchange(link, input, monotonic() + FIRST_WORD) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
+        other => other,
     }
 }
 
@@ -192,20 +209,54 @@ fn unreachable_place(place: &Place, error: &io::Error) -> IntroductionError {
     }
 }
 
-/// No agreement on TLS.
+/// Returns why a certificate is not accepted, in words.
+fn words_of(why: &CertificateError) -> String {
+    match why {
+        CertificateError::UnknownIssuer => "nobody whom this host trusts issued it".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Says why the TLS handshake with a place failed.
 fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
     let cause = error.get_ref().and_then(|it| it.downcast_ref());
     let (wrong, hint) = match cause {
         Some(rustls::Error::InvalidCertificate(why)) => (
-            format!("its certificate is not accepted: {why:?}"),
-            "name its authority with --ca-cert FILE, or accept any with --insecure",
+            format!("its certificate is not accepted: {}", words_of(why)),
+            match why {
+                CertificateError::UnknownIssuer => {
+                    "name its authority with --ca-cert FILE, or accept any certificate with --insecure"
+                }
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => {
+                    "write the host as the certificate names it"
+                }
+                _ => "renew the certificate, or accept any with --insecure",
+            },
         ),
         Some(rustls::Error::AlertReceived(alert)) => (
-            format!("it ended the handshake of TLS: {alert:?}"),
-            "does it want a certificate of yours? --client-cert FILE --client-key FILE",
+            format!("it refused the TLS handshake: {alert:?}"),
+            match alert {
+                AlertDescription::CertificateRequired
+                | AlertDescription::BadCertificate
+                | AlertDescription::UnknownCA => {
+                    "it wants a certificate of the client: --client-cert FILE --client-key FILE"
+                }
+                AlertDescription::NoApplicationProtocol => {
+                    "it does not speak HTTP/1.1, which is all that unruly speaks"
+                }
+                AlertDescription::UnrecognisedName => "write the host as the server names itself",
+                _ => "which versions of TLS does the server allow? unruly speaks 1.2 and 1.3",
+            },
         ),
         _ => (
-            format!("no handshake of TLS: {error}"),
+            format!("the TLS handshake failed: {error}"),
             "does the server speak TLS on that port? without it, write http://",
         ),
     };

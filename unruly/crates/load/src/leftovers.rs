@@ -24,8 +24,8 @@ pub fn foreign(
     timeout: Duration,
 ) -> Result<Option<String>, IntroductionError> {
     let until_ns = until(timeout);
-    for place in speaking(driver) {
-        let mut conversation = Conversation::open(place, driver.target(), until_ns)?;
+    for (number, place) in speaking(driver) {
+        let mut conversation = Conversation::open(place, driver.target(number), until_ns)?;
         if !conversation.say(|target, out| target.encode_census(out)) {
             continue;
         }
@@ -55,8 +55,8 @@ pub fn remove(
 ) -> Result<usize, IntroductionError> {
     let until_ns = until(timeout);
     let mut removed = vec![false; keys.len()];
-    for place in speaking(driver) {
-        let mut conversation = Conversation::open(place, driver.target(), until_ns)?;
+    for (number, place) in speaking(driver) {
+        let mut conversation = Conversation::open(place, driver.target(number), until_ns)?;
         let batches = keys.chunks(BATCH).zip(removed.chunks_mut(BATCH));
         for (keys, removed) in batches {
             if !remove_batch(&mut conversation, keys, removed, until_ns)? {
@@ -104,10 +104,10 @@ fn remove_batch(
     Ok(true)
 }
 
-/// The places that answer: nobody answers a socket that leads to itself.
-fn speaking(driver: &dyn Driver) -> impl Iterator<Item = &Place> {
-    let places = driver.places().iter();
-    places.filter(|place| place.can_be_met())
+/// The places that answer, with their numbers: nobody answers a socket that leads to itself.
+fn speaking(driver: &dyn Driver) -> impl Iterator<Item = (usize, &Place)> {
+    let places = driver.places().iter().enumerate();
+    places.filter(|(_, place)| place.can_be_met())
 }
 
 fn until(timeout: Duration) -> MonoNs {

@@ -262,7 +262,7 @@ impl Link {
         ) {
             self.state = State::Open(socket);
             self.made += 1;
-            // One that speaks TLS is there when it has agreed.
+            // A server by TLS is there when the handshake has ended.
             if self.tls.is_none() {
                 self.backoff_ns = BACKOFF_MIN;
             }
@@ -353,12 +353,13 @@ impl Link {
         let Some(tls) = &mut self.tls else {
             return Ok(false);
         };
-        let ended = tls.decrypt(wire, message)?;
+        let ended = tls.decrypt(wire, message);
         if tls.is_ready() {
             self.backoff_ns = BACKOFF_MIN;
         }
+        // Also what is wrong is said to the peer.
         self.go_on_with_tls()?;
-        Ok(ended)
+        ended
     }
 
     /// Queues what TLS has to say, and the held messages when it is ready.

@@ -205,11 +205,13 @@ impl Tls {
             if self.0.read_tls(&mut wire)? == 0 {
                 break;
             }
-            let state = self.0.process_new_packets().map_err(broken)?;
-            closed |= state.peer_has_closed();
-            let start = message.len();
-            message.resize(start + state.plaintext_bytes_to_read(), 0);
-            self.0.reader().read_exact(&mut message[start..])?;
+            let processed = self.0.process_new_packets().map_err(broken);
+            // Records before a broken one are sound.
+            match self.0.reader().read_to_end(message) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+            closed |= processed?.peer_has_closed();
             if closed {
                 break;
             }

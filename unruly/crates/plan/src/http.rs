@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::secret::is_secret_header;
-use crate::url::PASSWORD_PLACE;
+use crate::url::{PASSWORD_PLACE, Url};
 
 /// How an HTTP server is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +53,18 @@ impl Default for Http {
             keep_alive: true,
             tls: Tls::default(),
         }
+    }
+}
+
+impl Http {
+    /// True if `{password}` stands in the URL, in a header or in the body.
+    #[must_use]
+    pub fn has_password_place(&self, url: &Url) -> bool {
+        let in_body = self
+            .body
+            .as_ref()
+            .is_some_and(|it| it.contains(PASSWORD_PLACE));
+        in_body || url.has_password() || self.headers.has_password()
     }
 }
 

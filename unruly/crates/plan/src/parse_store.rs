@@ -46,7 +46,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         return match names.into_iter().find(|key| section.has(key)) {
             Some(key) => {
                 let wanted = "must be left out: an echo server has none";
-                Err(section.refuse(key, wanted, drive::URL.example()))
+                Err(unwanted(section, key, wanted, drive::URL.example()))
             }
             None => Ok(None),
         };
@@ -92,6 +92,15 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
     }))
 }
 
+/// A complaint about a key that must not be there. Headers and bodies may hold a secret, and are not
+/// shown.
+fn unwanted(section: &Section<'_>, key: &str, wanted: &str, hint: String) -> PlanError {
+    if [keys::HEADERS.name, keys::BODY.name].contains(&key) {
+        return section.complain(key, format!("it has {key}"), wanted, hint);
+    }
+    section.refuse(key, wanted, hint)
+}
+
 /// What each client does. Nothing is written by HTTP unless the plan says so.
 fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError> {
     let key = keys::OPERATIONS;
@@ -130,7 +139,7 @@ fn preload(section: &Section<'_>, url: &Url, operations: &Operations) -> Result<
 /// How an HTTP server is asked; nothing for other stores.
 fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, PlanError> {
     let refuse = |keys: &[&'static str], wanted| match keys.iter().find(|key| section.has(key)) {
-        Some(key) => Err(section.refuse(key, wanted, format!("remove {key}"))),
+        Some(key) => Err(unwanted(section, key, wanted, format!("remove {key}"))),
         None => Ok(()),
     };
     if !url.is_secure() {
@@ -145,7 +154,7 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         example: clients.into(),
         ..limits
     });
-    Ok(Some(Http {
+    let http = Http {
         connections: connections.whole(section)?,
         expect: keys::EXPECT.parsed(section)?,
         method: method(section, url)?,
@@ -154,7 +163,13 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         auth: keys::AUTH.read(section)?,
         keep_alive: keys::KEEP_ALIVE.read(section)?,
         tls: tls(section)?,
-    }))
+    };
+    if section.has(keys::AUTH.name) && http.has_password_place(url) {
+        let key = keys::AUTH.name;
+        let wanted = "must be left out: {password} has a place elsewhere, and there is one secret";
+        return Err(section.refuse(key, wanted, format!("remove {key}")));
+    }
+    Ok(Some(http))
 }
 
 /// The method of every request. Where there are keys, the operations decide it; a body alone is for a
@@ -173,8 +188,7 @@ fn method(section: &Section<'_>, url: &Url) -> Result<Option<Method>, PlanError>
     };
     if url.has_key() {
         let wanted = "must be left out: the URL has {key}, so the operations decide the method";
-        let wrong = format!("{named} is there");
-        return Err(section.complain(named, wrong, wanted, format!("remove {named}")));
+        return Err(unwanted(section, named, wanted, format!("remove {named}")));
     }
     let operations = keys::OPERATIONS.name;
     if section.has(operations) {

@@ -64,19 +64,24 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     named && !value.is_empty() && !(value.starts_with('{') && value.ends_with('}'))
 }
 
-/// Headers whose value lets somebody in, beside those that are named as the options of a URL are.
-const SECRET_HEADERS: [&str; 5] = [
-    "authorization",
-    "cookie",
-    "proxy-authorization",
-    "x-api-key",
-    "x-auth-token",
-];
+/// Headers whose value lets somebody in, in small letters and without `-` and `_`.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "proxyauthorization"];
+
+/// The ends of other such names: `X-Api-Key`, `PRIVATE-TOKEN`.
+const SECRET_ENDS: [&str; 5] = ["key", "password", "secret", "signature", "token"];
+
+/// Headers with such an end that let nobody in.
+const OPEN_HEADERS: [&str; 2] = ["idempotencykey", "secwebsocketkey"];
 
 /// True if a header's value is a secret, and has no place for one.
 pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
-    let named = SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
-    (named || is_secret(name, value)) && !value.is_empty() && !value.contains(PASSWORD_PLACE)
+    let letters = name.chars().filter(|c| !matches!(c, '-' | '_'));
+    let plain: String = letters.map(|c| c.to_ascii_lowercase()).collect();
+    let named = SECRET_HEADERS.contains(&plain.as_str())
+        || SECRET_OPTIONS.contains(&plain.as_str())
+        || SECRET_ENDS.iter().any(|end| plain.ends_with(end));
+    let open = OPEN_HEADERS.contains(&plain.as_str()) || value.contains(PASSWORD_PLACE);
+    named && !open && !value.is_empty()
 }
 
 /// Returns a header line with `{password}` in the place of its secret, and the secret. `None` if the
@@ -147,8 +152,20 @@ mod tests {
         assert_eq!(line, "Authorization: {password}");
         assert_eq!(secret.reveal(), "Bearer s3cr3t");
         for line in [
+            "X-Api-Key: s3cr3t",
+            "private_token: s3cr3t",
+            "X-Vault-Token:s3cr3t",
+        ] {
+            let (open, secret) = header_without_secret(line).expect(line);
+            assert!(
+                open.ends_with(": {password}") && secret.reveal() == "s3cr3t",
+                "{open}"
+            );
+        }
+        for line in [
             "Accept: text/html",
             "Authorization: {password}",
+            "Idempotency-Key: 7",
             "X-Api-Key:",
             "word",
         ] {

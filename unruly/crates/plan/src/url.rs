@@ -1,6 +1,5 @@
 //! Where a store is: `redis://127.0.0.1:6379,127.0.0.2:6379/0?replicas=2`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -24,8 +23,8 @@ pub struct Url {
     pub hosts: Vec<(String, Option<u16>)>,
     /// What follows the hosts, from its `/` on; the command of a program.
     pub path: String,
-    /// `?name=value&..`, by name.
-    pub options: BTreeMap<String, String>,
+    /// What follows a `?`, as it was given: `name=value&..`.
+    pub query: String,
 }
 
 /// A text that is no URL of a store.
@@ -79,7 +78,7 @@ impl FromStr for Url {
             user: String::new(),
             hosts: Vec::new(),
             path: String::new(),
-            options: BTreeMap::new(),
+            query: String::new(),
         };
         if WITHOUT_HOSTS.contains(&scheme) {
             let holds_secret = |word: &str| {
@@ -96,14 +95,21 @@ impl FromStr for Url {
         }
         let rest = rest.strip_prefix("//").ok_or(UrlError::Form)?;
         check_at(rest)?;
-        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-        for option in options.split('&').filter(|it| !it.is_empty()) {
-            let (name, value) = option.split_once('=').ok_or(UrlError::Form)?;
-            if is_secret(name, value) {
-                return Err(UrlError::Password);
+        // No client of HTTP sends the fragment.
+        let rest = match url.is_http() {
+            true => rest.split_once('#').map_or(rest, |(rest, _)| rest),
+            false => rest,
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        for option in query.split('&').filter(|it| !it.is_empty()) {
+            match option.split_once('=') {
+                Some((name, value)) if is_secret(name, value) => return Err(UrlError::Password),
+                Some(_) => {}
+                None if url.is_http() => {}
+                None => return Err(UrlError::Form),
             }
-            url.options.insert(name.to_owned(), value.to_owned());
         }
+        query.clone_into(&mut url.query);
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         path.clone_into(&mut url.path);
         let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -158,7 +164,7 @@ impl Url {
             user: String::new(),
             hosts: Vec::new(),
             path: name.to_owned(),
-            options: BTreeMap::new(),
+            query: String::new(),
         }
     }
 
@@ -177,8 +183,20 @@ impl Url {
     /// True if the path or the query has a place for the key: `{key}`.
     #[must_use]
     pub fn has_key(&self) -> bool {
-        let mut parts = self.options.iter().flat_map(|(name, value)| [name, value]);
-        self.path.contains(KEY) || parts.any(|part| part.contains(KEY))
+        self.path.contains(KEY) || self.query.contains(KEY)
+    }
+
+    /// The options of the query, in their order.
+    pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        let options = self.query.split('&').filter(|it| !it.is_empty());
+        options.map(|it| it.split_once('=').unwrap_or((it, "")))
+    }
+
+    /// The value of an option of the query; that of the last, if several have the name.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let named = self.options().filter(|(it, _)| *it == name);
+        named.last().map(|(_, value)| value)
     }
 
     /// The service that a run starts for itself, if it is one.
@@ -190,8 +208,7 @@ impl Url {
     /// True if the path or the query has a place for the secret: `{password}`.
     #[must_use]
     pub fn has_password(&self) -> bool {
-        let mut values = self.options.values();
-        self.path.contains(PASSWORD_PLACE) || values.any(|value| value.contains(PASSWORD_PLACE))
+        self.path.contains(PASSWORD_PLACE) || self.query.contains(PASSWORD_PLACE)
     }
 
     /// The URL of a text that may hold a secret, and the secret: the password before its hosts,
@@ -282,8 +299,8 @@ impl fmt::Display for Url {
             text += &hosts.collect::<Vec<_>>().join(",");
         }
         text += &self.path;
-        for (number, (name, value)) in self.options.iter().enumerate() {
-            text += &format!("{}{name}={value}", if number == 0 { '?' } else { '&' });
+        if !self.query.is_empty() {
+            text += &format!("?{}", self.query);
         }
         formatter.pad(&text)
     }
@@ -308,6 +325,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_query_of_http_is_kept_as_it_was_given_and_a_fragment_is_not_sent() {
+        for (text, kept) in [
+            ("http://h/a?id=2&id=1", "http://h/a?id=2&id=1"),
+            (
+                "https://h/search?debug&z=1&a=",
+                "https://h/search?debug&z=1&a=",
+            ),
+            ("http://h/a?b=1#part", "http://h/a?b=1"),
+        ] {
+            let url: Url = text.parse().expect("it is one");
+            assert_eq!(url.to_string(), kept);
+        }
+        let url: Url = "http://h/a?id=2&id=1&debug".parse().expect("it is one");
+        assert_eq!(
+            (url.option("id"), url.option("debug")),
+            (Some("1"), Some(""))
+        );
+        assert_eq!(url.option("other"), None);
+        assert_eq!("redis://h?debug".parse::<Url>(), Err(UrlError::Form));
+    }
 
     #[test]
     fn a_url_is_read_and_written_as_it_was() {
@@ -369,7 +408,7 @@ mod tests {
             ("http://h/a:b@c", "http://h/a:b@c", None),
             (
                 "http://h/x?a=1&token=s%2F&b=2",
-                "http://h/x?a=1&b=2&token={password}",
+                "http://h/x?a=1&token={password}&b=2",
                 Some("s%2F"),
             ),
             (

@@ -499,6 +499,10 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
             ..Http::default()
         };
     }
+    let headers = match url.is_secure() {
+        true => "Accept: a/b",
+        false => "Accept: a/b\nX-Token: {password}",
+    };
     let method = (!url.has_key()).then(|| "POST".parse().expect("a method"));
     let file = |name: &str| url.is_secure().then(|| name.to_owned());
     Http {
@@ -506,8 +510,12 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         expect: "2xx, 404".parse().expect("codes"),
         body: method.is_some().then(|| "{\"item\": 7}\n".to_owned()),
         method,
-        headers: "Accept: a/b\nX-Token: {password}".parse().expect("headers"),
-        auth: Auth::Bearer,
+        headers: headers.parse().expect("headers"),
+        auth: if url.is_secure() {
+            Auth::Bearer
+        } else {
+            Auth::Basic
+        },
         keep_alive: false,
         tls: Tls {
             ca_cert: file("ca.pem"),

@@ -230,14 +230,16 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
         services::configure(cell)?;
     }
     services::check_processes(cells)?;
-    let mut met = BTreeSet::new();
+    let mut met: Vec<&Store> = Vec::new();
     for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {
             continue;
         };
         room::for_keys(drive)?;
         let Some(store) = &drive.store else { continue };
-        if store.url.service().is_none() && met.insert(store.url.to_string()) {
+        let alike = |it: &&Store| it.url == store.url && it.http == store.http;
+        if store.url.service().is_none() && !met.iter().any(alike) {
+            met.push(store);
             meet_store(drive, password)?;
             if !yes {
                 refuse_foreign_data(store, drive, password)?;

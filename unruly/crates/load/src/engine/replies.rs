@@ -50,7 +50,10 @@ impl Engine<'_> {
         };
         let received_ns = monotonic();
         if received.bytes == 0 && self.links[link].is_stream() {
-            self.take_end(link, received_ns);
+            // By TLS a peer says that it has finished; without a word it was cut off (RFC 9112, 9.8).
+            if !self.links[link].is_secure() {
+                self.take_end(link, received_ns);
+            }
             return self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
         }
         let kernel_ns = self
@@ -67,27 +70,32 @@ impl Engine<'_> {
         self.scratch = scratch;
     }
 
-    /// Takes the bytes of a connection by TLS. The stamps are those of the read that completed a
-    /// record: when they are decrypted is our time, not the server's.
+    /// Takes the bytes of a connection by TLS. A reply is received when the last bytes of its record
+    /// are read: decrypting them is work of the generator, not of the server.
     fn read_secure(&mut self, link: usize, wire: &[u8], received_ns: MonoNs, kernel_ns: ColumnNs) {
         let mut message = Vec::new();
-        let ended = match self.links[link].decrypt(wire, &mut message) {
-            Ok(ended) => ended,
-            Err(error) => {
-                let status = Status::Error(ErrorKind::Protocol);
-                self.complain(status.name(), error.to_string().as_bytes());
-                return self.fail_link(link, &error);
-            }
-        };
-        if self.links[link].has_queued() {
-            self.flush(link);
-        }
+        let decrypted = self.links[link].decrypt(wire, &mut message);
+        // Also before an error a whole reply may have come.
         if !message.is_empty() {
             self.take_bytes(link, &message, received_ns, kernel_ns);
         }
-        if ended && self.links[link].is_open() {
-            self.take_end(link, received_ns);
-            self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
+        if self.links[link].has_queued() {
+            self.flush(link);
+        }
+        if !self.links[link].is_open() {
+            return;
+        }
+        match decrypted {
+            Ok(false) => {}
+            Ok(true) => {
+                self.take_end(link, received_ns);
+                self.fail_link(link, &io::Error::from(io::ErrorKind::ConnectionReset));
+            }
+            Err(error) => {
+                let status = Status::Error(ErrorKind::Protocol);
+                self.complain(status.name(), error.to_string().as_bytes());
+                self.fail_link(link, &error);
+            }
         }
     }
 
@@ -167,7 +175,7 @@ impl Engine<'_> {
     /// Takes the reply that ends where its connection ends, if there is one.
     fn take_end(&mut self, link: usize, received_ns: MonoNs) {
         let partial = std::mem::take(&mut self.links[link].partial);
-        // Bytes of no protocol are what the failure of the connection already says.
+        // Other bytes are no reply; the end of the connection fails the request.
         if let Ok(Some(incoming)) = self.targets[link].decode_end(&partial) {
             self.take(link, &incoming, received_ns, NULL_NS);
         }

@@ -59,7 +59,7 @@ impl Driver for Memcached {
         &self.places
     }
 
-    fn target(&self) -> Box<dyn Target> {
+    fn target(&self, _place: usize) -> Box<dyn Target> {
         match self.transport {
             Transport::Tcp => Box::new(Stream::default()),
             Transport::Udp => Box::new(Datagrams::default()),

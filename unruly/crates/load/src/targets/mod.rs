@@ -89,8 +89,8 @@ pub trait Driver: Send {
     /// Where it is: the connections of the clients lead to these in turn.
     fn places(&self) -> &[Place];
 
-    /// What the bytes of a new connection mean.
-    fn target(&self) -> Box<dyn Target>;
+    /// What the bytes of a new connection to one of the places mean.
+    fn target(&self, place: usize) -> Box<dyn Target>;
 
     /// Whether all clients share one connection.
     fn is_shared(&self) -> bool {
@@ -160,13 +160,9 @@ fn places(settings: &Settings<'_>, port: u16) -> Result<Vec<Place>, DriverError>
 /// Refuses options of a URL that a driver does not know.
 fn check_options(settings: &Settings<'_>, known: &[&str]) -> Result<(), DriverError> {
     let url = &settings.store.url;
-    match url
-        .options
-        .keys()
-        .find(|name| !known.contains(&name.as_str()))
-    {
+    match url.options().find(|(name, _)| !known.contains(name)) {
         None => Ok(()),
-        Some(name) => Err(DriverError::new(
+        Some((name, _)) => Err(DriverError::new(
             "url",
             format!("{} has no option {name:?}", url.scheme),
             if known.is_empty() {
@@ -239,7 +235,7 @@ pub(crate) mod tests {
 
     /// A new connection of a drive with these lines, and what it says first.
     pub(crate) fn target_of(lines: &str) -> (Box<dyn Target>, Vec<u8>) {
-        let mut target = driver_of(lines, None).expect("a driver").target();
+        let mut target = driver_of(lines, None).expect("a driver").target(0);
         let mut greeting = Vec::new();
         target.greet(&mut greeting);
         (target, greeting)

@@ -31,7 +31,7 @@ impl Driver for Null {
         &[Place::Own]
     }
 
-    fn target(&self) -> Box<dyn Target> {
+    fn target(&self, _place: usize) -> Box<dyn Target> {
         Box::new(Self)
     }
 }

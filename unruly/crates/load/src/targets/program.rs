@@ -58,7 +58,7 @@ impl Driver for Program {
         &self.place
     }
 
-    fn target(&self) -> Box<dyn Target> {
+    fn target(&self, _place: usize) -> Box<dyn Target> {
         Box::new(Lines {
             greeting: self.greeting.clone(),
         })

@@ -68,7 +68,7 @@ fn wait(settings: &Settings<'_>) -> Result<Option<Wait>, DriverError> {
     let Some(level) = settings.store.level else {
         return Ok(None);
     };
-    let given = settings.store.url.options.get("replicas");
+    let given = settings.store.url.option("replicas");
     let Some(replicas) = given
         .and_then(|it| it.parse::<u32>().ok())
         .filter(|it| *it <= 1_000)
@@ -116,7 +116,7 @@ impl Driver for Redis {
         &self.places
     }
 
-    fn target(&self) -> Box<dyn Target> {
+    fn target(&self, _place: usize) -> Box<dyn Target> {
         Box::new(Connection {
             redis: self.clone(),
             asked: VecDeque::new(),
@@ -401,7 +401,7 @@ mod tests {
     fn user_password_and_database_are_said_first() {
         let driver = driver_of("url = \"redis://me@127.0.0.1/3\"", Some("secret")).unwrap();
         let mut out = Vec::new();
-        driver.target().greet(&mut out);
+        driver.target(0).greet(&mut out);
         let said = String::from_utf8(out).unwrap();
         assert_eq!(
             said,

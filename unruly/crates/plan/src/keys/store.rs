@@ -115,7 +115,11 @@ table! {
         "auth",
         Choice::of(|| Auth::WORDS.to_vec()).or(Auth::Basic),
         "how the password is sent: with the user of the URL, or as a token; only for `http`",
-    ), |it| it.http.as_ref().map(|it| it.auth.name()).and_then(text);
+    ), |it| {
+        let placed = it.http.as_ref().is_some_and(|http| http.has_password_place(&it.url));
+        let http = it.http.as_ref().filter(|_| !placed);
+        http.map(|it| it.auth.name()).and_then(text)
+    };
 
     KEEP_ALIVE: Switch = key(
         "keep_alive",

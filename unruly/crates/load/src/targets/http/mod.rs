@@ -8,6 +8,7 @@ mod request;
 mod response;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use unruly_plan::Codes;
 use unruly_trace::ErrorKind;
@@ -30,10 +31,18 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     } else {
         places(settings, PORT)?
     };
+    let hosts = settings.store.url.hosts.iter();
+    let asking = hosts.map(|host| {
+        let form = Form::of(settings, host)?;
+        Ok(Arc::new(Asking {
+            form,
+            expect: http.expect.clone(),
+            keep_alive: http.keep_alive,
+        }))
+    });
     Ok(Box::new(Http {
+        asking: asking.collect::<Result<_, _>>()?,
         places,
-        form: Form::of(settings)?,
-        expect: http.expect,
     }))
 }
 
@@ -44,7 +53,7 @@ fn secure_places(
 ) -> Result<Vec<Place>, DriverError> {
     let wrong = |error: TlsError| {
         let hint = match error.key {
-            "ca_cert" => "name a PEM file of the authority with ca_cert",
+            "ca_cert" => "ca_cert names a PEM file of the authority",
             "url" => "is the name right?",
             _ => "name PEM files of one certificate and its key",
         };
@@ -66,12 +75,19 @@ fn secure_places(
     places.collect()
 }
 
-#[derive(Clone)]
 struct Http {
     places: Vec<Place>,
+    /// How each place is asked.
+    asking: Vec<Arc<Asking>>,
+}
+
+/// What all connections to one host share.
+struct Asking {
     form: Form,
     /// Status codes that count as success.
     expect: Codes,
+    /// A connection may carry another request after a response.
+    keep_alive: bool,
 }
 
 impl Driver for Http {
@@ -79,16 +95,16 @@ impl Driver for Http {
         &self.places
     }
 
-    fn target(&self) -> Box<dyn Target> {
+    fn target(&self, place: usize) -> Box<dyn Target> {
         Box::new(Connection {
-            http: self.clone(),
+            http: Arc::clone(&self.asking[place]),
             asked: VecDeque::new(),
         })
     }
 }
 
 struct Connection {
-    http: Http,
+    http: Arc<Asking>,
     asked: VecDeque<Asked>,
 }
 
@@ -168,7 +184,7 @@ impl Connection {
         };
         Ok(Incoming {
             code: Some(head.status),
-            closes: head.closes,
+            closes: head.closes || !self.http.keep_alive,
             ..Incoming::new(asked.request, answer, bytes)
         })
     }
@@ -209,7 +225,7 @@ mod tests {
 
     /// The bytes of the first request of a drive with these lines.
     fn first_request(lines: &str, password: Option<&str>) -> Result<String, String> {
-        let mut target = driver_of(lines, password)?.target();
+        let mut target = driver_of(lines, password)?.target(0);
         Ok(String::from_utf8(asked(target.as_mut(), 1, READ)).unwrap())
     }
 
@@ -260,6 +276,39 @@ mod tests {
     }
 
     #[test]
+    fn a_response_that_has_no_body_ends_with_its_headers_whatever_they_say() {
+        for line in ["204 No Content", "304 Not Modified"] {
+            let (mut target, _) = target_of(PLAIN);
+            asked(target.as_mut(), 1, READ);
+            let response = format!("HTTP/1.1 {line}\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let answer = reply(target.as_mut(), response.as_bytes());
+            assert_eq!(answer, (1, Answer::Done), "{line}");
+        }
+    }
+
+    #[test]
+    fn without_keep_alive_no_request_follows_on_a_connection() {
+        let (mut target, _) = target_of(&format!("{PLAIN}\nkeep_alive = false"));
+        asked(target.as_mut(), 1, READ);
+        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        assert!(whole(target.as_mut(), response).closes);
+    }
+
+    #[test]
+    fn each_host_is_asked_by_its_own_name() {
+        let driver = driver_of("url = \"http://127.0.0.1:81,127.0.0.2,[::1]:80/\"", None).unwrap();
+        let hosts = [0, 1, 2].map(|place| {
+            let mut target = driver.target(place);
+            let read = String::from_utf8(asked(target.as_mut(), 1, READ)).unwrap();
+            read.lines().nth(1).unwrap().to_owned()
+        });
+        assert_eq!(
+            hosts,
+            ["Host: 127.0.0.1:81", "Host: 127.0.0.2", "Host: [::1]"]
+        );
+    }
+
+    #[test]
     fn the_secret_goes_where_the_plan_says() {
         let token = Some("t0ken");
         for (lines, line) in [
@@ -287,12 +336,8 @@ mod tests {
     #[test]
     fn a_secret_that_is_not_there_or_does_not_fit_is_an_error() {
         for (lines, password, said) in [
-            ("auth = \"bearer\"", None, "there is no token that fits"),
-            (
-                "auth = \"bearer\"",
-                Some("a b"),
-                "there is no token that fits",
-            ),
+            ("auth = \"bearer\"", None, "bearer needs a token"),
+            ("auth = \"bearer\"", Some("a b"), "bearer needs a token"),
             (
                 "headers = \"X-Token: {password}\"",
                 None,
@@ -489,7 +534,7 @@ mod tests {
     #[test]
     fn a_password_goes_with_every_request() {
         let driver = driver_of("url = \"http://me@127.0.0.1/\"", Some("secret")).unwrap();
-        let mut target = driver.target();
+        let mut target = driver.target(0);
         let read = String::from_utf8(asked(target.as_mut(), 1, READ)).unwrap();
         assert!(
             read.contains("Authorization: Basic bWU6c2VjcmV0\r\n"),

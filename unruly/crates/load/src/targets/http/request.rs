@@ -31,12 +31,15 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// The requests of a plan.
+    /// The requests of a plan to one of its hosts, a name and its port.
     ///
     /// # Errors
     ///
     /// When a secret is missing or does not fit its place, or when the path holds a space.
-    pub(super) fn of(settings: &Settings<'_>) -> Result<Self, DriverError> {
+    pub(super) fn of(
+        settings: &Settings<'_>,
+        host: &(String, Option<u16>),
+    ) -> Result<Self, DriverError> {
         let store = settings.store;
         let default = Http::default();
         let http = store.http.as_ref().unwrap_or(&default);
@@ -46,7 +49,7 @@ impl Form {
         Ok(Self {
             method: http.method.clone(),
             keyed: store.url.has_key(),
-            headers: headers(store, http, password)?,
+            headers: headers(store, http, host, password)?,
             body: with_password("body", body, password, |byte| byte != 0)?,
             path,
         })
@@ -104,8 +107,8 @@ fn path(store: &Store, password: Option<&str>) -> Result<String, DriverError> {
     } else {
         url.path.clone()
     };
-    for (number, (name, value)) in url.options.iter().enumerate() {
-        path += &format!("{}{name}={value}", if number == 0 { '?' } else { '&' });
+    if !url.query.is_empty() {
+        path += &format!("?{}", url.query);
     }
     if path.contains(' ') {
         return Err(DriverError::new(
@@ -119,20 +122,25 @@ fn path(store: &Store, password: Option<&str>) -> Result<String, DriverError> {
 }
 
 /// The header lines, each with its end.
-fn headers(store: &Store, http: &Http, password: Option<&str>) -> Result<String, DriverError> {
+fn headers(
+    store: &Store,
+    http: &Http,
+    host: &(String, Option<u16>),
+    password: Option<&str>,
+) -> Result<String, DriverError> {
     let (url, own) = (&store.url, &http.headers);
     if url.has_key() && own.has("accept-encoding") {
         return Err(DriverError::new(
             "headers",
-            "they ask for an encoding, and the values of keys are checked",
-            "wanted none with {key} in the URL",
+            "the server may encode its replies, and unruly checks the values of keys",
+            "wanted no Accept-Encoding with {key} in the URL",
             "remove Accept-Encoding",
         ));
     }
     let mut lines = String::new();
     let mut add = |name: &str, value: &str| lines += &format!("{name}: {value}\r\n");
     if !own.has("host") {
-        add("Host", &host(store));
+        add("Host", &host_header(&url.scheme, host));
     }
     for (name, value) in USUAL_HEADERS {
         if !own.has(name) {
@@ -149,9 +157,7 @@ fn headers(store: &Store, http: &Http, password: Option<&str>) -> Result<String,
             &with_password("headers", value.to_owned(), password, printable)?,
         );
     }
-    let body = http.body.as_deref().unwrap_or_default();
-    let placed = url.has_password() || own.has_password() || body.contains(PASSWORD_PLACE);
-    if !placed
+    if !http.has_password_place(url)
         && !own.has("authorization")
         && let Some(value) = authorization(store, http.auth, password)?
     {
@@ -173,7 +179,7 @@ fn authorization(
         }
         (Auth::Bearer, _) => Err(DriverError::new(
             "auth",
-            "it is bearer, and there is no token that fits",
+            "bearer needs a token",
             "wanted one without spaces and control characters",
             "put it in UNRULY_PASSWORD",
         )),
@@ -185,22 +191,15 @@ fn authorization(
     }
 }
 
-/// The first host, with its port unless everybody knows it.
-fn host(store: &Store) -> String {
-    let url = &store.url;
-    match url.hosts.first() {
-        Some((name, port)) => {
-            let name = match name.contains(':') {
-                true => format!("[{name}]"),
-                false => name.clone(),
-            };
-            let usual = |port: &u16| USUAL_PORTS.contains(&(url.scheme.as_str(), *port));
-            match port.filter(|port| !usual(port)) {
-                Some(port) => format!("{name}:{port}"),
-                None => name,
-            }
-        }
-        None => String::new(),
+/// A host with its port, unless everybody knows the port.
+fn host_header(scheme: &str, (name, port): &(String, Option<u16>)) -> String {
+    let name = match name.contains(':') {
+        true => format!("[{name}]"),
+        false => name.clone(),
+    };
+    match port.filter(|port| !USUAL_PORTS.contains(&(scheme, *port))) {
+        Some(port) => format!("{name}:{port}"),
+        None => name,
     }
 }
 

@@ -72,14 +72,12 @@ pub(super) fn head(input: &[u8], to_head: bool) -> Result<Option<Head<'_>>, Prot
 
 /// How long the body of a response is; `None` when its length is no number, or too large.
 fn length(status: u16, headers: &[httparse::Header<'_>], to_head: bool) -> Option<Length> {
-    if to_head && status >= 200 {
+    // These have no body, whatever their headers say (RFC 9112, 6.3).
+    if to_head || status < 200 || matches!(status, 204 | 304) {
         return Some(Length::Known(0));
     }
     if has_word(headers, "transfer-encoding", "chunked") {
         return Some(Length::Chunked);
-    }
-    if status < 200 || matches!(status, 204 | 304) {
-        return Some(Length::Known(0));
     }
     let mut lengths = values(headers, "content-length");
     let Some(told) = lengths.next() else {
