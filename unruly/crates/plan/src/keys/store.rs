@@ -130,7 +130,8 @@ table! {
     CA_CERT: Text = key(
         "ca_cert",
         Text::like("ca.pem"),
-        "a PEM file of the authorities whose certificates are accepted; only for `https`",
+        "a PEM file of the authorities whose certificates are accepted; only for `https`. The path is \
+         relative to the plan",
     ).default_is("the authorities of the system"), |it| tls(it, |it| it.ca_cert.as_ref());
 
     CLIENT_CERT: Text = key(
