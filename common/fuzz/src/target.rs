@@ -308,7 +308,7 @@ fn answers(store: &str, input: &[u8]) -> String {
     let Ok(made) = made else {
         return "no driver".to_owned();
     };
-    let (mut target, mut out) = (made.target(), Vec::new());
+    let (mut target, mut out) = (made.target(0), Vec::new());
     target.greet(&mut out);
     for request in 0..6 {
         let (key, value) = ("k", "value");
