@@ -173,6 +173,11 @@ def test_only_windows_in_which_the_plan_slowed_a_node_have_a_slow_node(tmp_path)
     found = judges.JUDGES["slow_seen_alike"](evidence)
     assert (found.verdict, found.estimate) == ("undecided", None)
     assert "made no node slow" in found.sentence
+    (calm / "plan.toml").write_text('name = "calm"\n[quota]\nagent-1 = 0.05\nperiod = "20ms"\n')
+    evidence = evidence_of(
+        unruly.analyse(unruly.open_run(calm), window=10**9, causes=False, pictures=False)
+    )
+    assert {it.struck for it in evidence.overlaps} == {("agent-1",)}
 
 
 def test_a_fault_that_nobody_ended_lasts_to_the_end_of_its_cell():

@@ -402,7 +402,9 @@ def _overlaps(analysis: Analysis, context: Context) -> tuple[Overlap, ...]:
         length = options.windows_ns.get(cell, options.window_ns)
         begin = int(starts[cell, repeat]) + window * length
         own = faults[(faults["cell"] == cell) & (faults["repeat"] == repeat)]
-        struck = _struck(own, begin, begin + length)
+        # A CPU limit of the plan makes its process slow in every window.
+        limited = analysis.run.plan.cell(cell).quotas
+        struck = tuple(sorted({*limited, *_struck(own, begin, begin + length)}))
         found.append(Overlap(cell, repeat, window, float(row["jaccard"]), struck))
     return tuple(found)
 
