@@ -16,7 +16,11 @@ from typing import Any
 import kept
 from kept import table
 
-KEPT = "2026-11-22-intel-2core/side-by-side"
+KEPT = {
+    "stores": "2026-11-27-amd-2core/side-by-side",
+    "store-levels": "2026-11-22-intel-2core/side-by-side",
+    "store-faults": "2026-11-22-intel-2core/side-by-side",
+}
 PAGE = Path(__file__).with_name("stores.md")
 MS = 1e6
 UNSETTLED = ("drift",)
@@ -38,7 +42,7 @@ def written(page: str) -> str:
 
 def read(name: str) -> dict[str, Any]:
     """Read a kept summary."""
-    return kept.read(f"{KEPT}/{name}.summary.json")
+    return kept.read(f"{KEPT[name]}/{name}.summary.json")
 
 
 def ms(value: float | None) -> str:

@@ -130,8 +130,7 @@ def test_above_each_table_of_the_stores_stands_what_its_run_doubts(stores_page, 
     part = page.partition(f"<!-- {name} -->")[2].partition("<!-- end -->")[0]
     above, _, below = part.partition("\n| ms |")
     kept = stores_page.read(name)
-    assert not kept["trustworthy"]
-    assert "trustworthy: false" in above
+    assert f"trustworthy: {json.dumps(kept['trustworthy'])}" in above
     doubted = [it for it in kept["findings"] if it["section"] == "trust"]
     for finding in doubted:
         told = f"`{finding['code']}`, {finding['severity']}: {finding['title']}" in above

@@ -468,7 +468,7 @@ mod tests {
                 continue;
             };
             let said = error.to_string();
-            // A header may hold a secret, so its error does not repeat what was typed.
+            // A header may hold a secret, so its error does not repeat the typed words.
             let typed = if name == "headers" {
                 "it has headers;"
             } else {

@@ -357,7 +357,7 @@ impl Link {
         if tls.is_ready() {
             self.backoff_ns = BACKOFF_MIN;
         }
-        // Also what is wrong is said to the peer.
+        // TLS has an alert for the peer after an error, too.
         self.go_on_with_tls()?;
         ended
     }
