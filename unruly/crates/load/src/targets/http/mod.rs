@@ -354,7 +354,10 @@ mod tests {
         }
         let encoded = format!("{KEYED}\nheaders = \"Accept-Encoding: gzip\"");
         let found = first_request(&encoded, None).unwrap_err();
-        assert!(found.contains("the values of keys are checked"), "{found}");
+        assert!(
+            found.contains("unruly checks the values of keys"),
+            "{found}"
+        );
     }
 
     #[test]
