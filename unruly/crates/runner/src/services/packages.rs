@@ -169,7 +169,7 @@ fn install_programs(
     if !service.cargo.is_empty() {
         let missing = missing.join(", ");
         say(&format!(
-            "{missing}: not found; building it, which takes some minutes, once"
+            "{missing}: not found; building it, which may take an hour, once"
         ));
         let mut words = vec![
             "cargo".to_owned(),
