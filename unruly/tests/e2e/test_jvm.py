@@ -102,18 +102,27 @@ def test_a_collector_beside_another_s_stream_has_a_machine_of_its_own(tmp_path: 
 
 
 def shared_memory() -> set[Path]:
-    """Files of JVM processes in memory. Those of recorders belong to runs beside this one too."""
-    files = set(Path("/dev/shm").glob("unruly-*"))
-    return files - set(Path("/dev/shm").glob("unruly-tally-*"))
+    """Aeron's files in memory, named after the process that keeps them."""
+    return set(Path("/dev/shm").glob("unruly-aeron-*"))
+
+
+def keepers() -> set[str]:
+    """The pids in the names of the files in memory."""
+    return {file.name.split("-")[2] for file in shared_memory()}
+
+
+def leaked() -> set[Path]:
+    """Files in memory whose process is gone: those of a living one may be another run's."""
+    return {file for file in shared_memory() if not Path("/proc", file.name.split("-")[2]).exists()}
 
 
 @pytest.mark.parametrize("protocol", ["jvm-tcp", "aeron", "aeron-daemon"])
 def test_a_machine_ends_with_its_agent_however_that_ends(tmp_path: Path, protocol: str) -> None:
-    before = shared_memory()
+    before = leaked()
     fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'
-    run = measured(tmp_path, f'protocol = "{protocol}"', "", fault)
+    run = measured(tmp_path, f'protocol = "{protocol}"', "", fault, duration="4s")
     wait_for(lambda: not machines(run.path), "the end of all virtual machines")
-    assert shared_memory() <= before
+    assert leaked() <= before
     told = run.rows("select kind from events where process = 'writer-0' and kind like 'stream%'")
     assert told in ([("stream broken",)], [("stream not finished",)])
 
@@ -153,17 +162,17 @@ def test_without_java_a_collector_s_load_is_missing_and_its_cell_is_in_doubt(
 
 
 def test_a_machine_that_is_killed_leaves_no_memory(tmp_path: Path) -> None:
-    before = shared_memory()
     out = tmp_path / "out"
     plan = tmp_path / "plan.toml"
     plan.write_text('name = "a"\n[run]\nduration = "20s"\n[stream]\nprotocol = "aeron"\n')
     with running(plan, out) as process:
         wait_for(lambda: len(machines(out)) == 2, "two virtual machines")
-        wait_for(lambda: len(shared_memory() - before) == 2, "its memory")
-        for pid in machines(out):
+        own = machines(out)
+        wait_for(lambda: {str(pid) for pid in own} <= keepers(), "its memory")
+        for pid in own:
             os.kill(pid, signal.SIGKILL)
         assert process.wait(timeout=60) == 0
-    assert shared_memory() <= before
+    assert not {str(pid) for pid in own} & keepers()
 
 
 def test_a_heap_without_room_for_what_lives_is_told(tmp_path: Path) -> None:

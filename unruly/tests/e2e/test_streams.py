@@ -83,7 +83,7 @@ def test_a_daemon_ends_with_its_end_however_that_ends(tmp_path: Path) -> None:
     need_root("hosts of their own")
     before = of_corosync()
     fault = '[[fault]]\nkind = "kill"\nprocess = "reader-0"\nat = "300ms"\n'
-    run = measured(tmp_path, 'protocol = "corosync-cpg"', NAMESPACES, fault)
+    run = measured(tmp_path, 'protocol = "corosync-cpg"', NAMESPACES, fault, duration="4s")
     wait_for(lambda: of_corosync() <= before, "the end of all daemons")
     told = run.rows(
         "select kind, detail from events where process = 'writer-0' and kind like 'stream%'"
@@ -140,8 +140,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
     """Streams whose reader is killed in one run and whose writer is killed in another."""
     fault = '[[fault]]\nkind = "kill"\nprocess = "{}-0"\nat = "300ms"\n'
     fault += '[matrix]\n"stream.protocol" = ["tcp", "quic"]'
+    stream = 'protocol = "tcp"'
     return {
-        side: measured(tmp_path_factory.mktemp(side), 'protocol = "tcp"', "", fault.format(side))
+        side: measured(tmp_path_factory.mktemp(side), stream, "", fault.format(side), duration="4s")
         for side in ("reader", "writer")
     }
 
