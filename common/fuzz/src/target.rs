@@ -262,7 +262,7 @@ const RESP: [&str; 4] = [
 ];
 
 /// Stores, each with something that it may answer.
-const STORES: [(&str, &str); 5] = [
+const STORES: [(&str, &str); 7] = [
     (
         "url = \"redis://127.0.0.1?replicas=2\"\nlevel = \"all\"",
         "+PONG\r\n+OK\r\n:2\r\n$5\r\nvalue\r\n+OK\r\n:0\r\n$-1\r\n-NOAUTH no\r\n*1\r\n$0\r\n\r\n",
@@ -278,6 +278,14 @@ const STORES: [(&str, &str); 5] = [
     (
         "url = \"http://127.0.0.1/{key}\"\noperations = \"write then read\"",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nA: b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    ),
+    (
+        "url = \"http://127.0.0.1/{random:1..9}\"\nmethod = \"POST\"\nbody = \"{uuid}\"\nkeep_alive = false",
+        "HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\nno",
+    ),
+    (
+        "url = \"http://127.0.0.1/{key}\"\noperations = \"write then read\"\nhttp2 = true",
+        "\0\0\0\x04\0\0\0\0\0\0\0\x05\x01\x05\0\0\0\x01\x08\x03200\0\0\x05\x01\x04\0\0\0\x03\x08\x03200\0\0\x02\0\x01\0\0\0\x03ok",
     ),
     (
         "url = \"program:none\"",
@@ -303,6 +311,8 @@ fn answers(store: &str, input: &[u8]) -> String {
         transport: drive.transport,
         timeout_ns: unruly_trace::DurationNs::seconds(1),
         password: None,
+        seed: 1,
+        portion: unruly_plan::Portion::new(0, 1),
         own: None,
     });
     let Ok(made) = made else {
@@ -319,12 +329,14 @@ fn answers(store: &str, input: &[u8]) -> String {
         let session = 0;
         let outgoing = Outgoing {
             request,
+            number: request,
             session,
             intended_ns: unruly_trace::MonoNs(0),
             operation,
         };
         target.encode(&outgoing, &mut out);
     }
+    while target.drain(&mut out).is_some() {}
     let (mut ends, mut rest) = (String::new(), input);
     loop {
         match target.decode(rest) {
@@ -334,14 +346,11 @@ fn answers(store: &str, input: &[u8]) -> String {
                     "it takes at most the available bytes"
                 );
                 rest = &rest[incoming.bytes..];
-                ends.push_str(match incoming.answer {
-                    Answer::Done => "d",
-                    Answer::Found(_) => "f",
-                    Answer::Refused => "r",
-                    Answer::Sent => "s",
-                    Answer::Missing => "m",
-                    Answer::Failed(..) => "e",
-                });
+                ends.push_str(letter(incoming.answer));
+                while let Some(reply) = target.next_reply() {
+                    ends.push(if reply.incoming().is_some() { 'y' } else { 'u' });
+                }
+                while target.drain(&mut out).is_some() {}
             }
             Ok(None) => {
                 // The connection may end here as well.
@@ -355,6 +364,19 @@ fn answers(store: &str, input: &[u8]) -> String {
         if rest.is_empty() {
             return ends;
         }
+    }
+}
+
+/// A letter for each kind of answer.
+fn letter(answer: Answer<'_>) -> &'static str {
+    match answer {
+        Answer::Done => "d",
+        Answer::Found(_) => "f",
+        Answer::Refused => "r",
+        Answer::Sent => "s",
+        Answer::Missing => "m",
+        Answer::Failed(..) => "e",
+        Answer::Part => "p",
     }
 }
 

@@ -72,10 +72,10 @@ TLS = "ssl; ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.
 
 
 @contextmanager
-def nginx(folder: Path, server: str = "", tls: bool = False) -> Iterator[str]:
+def nginx(folder: Path, server: str = "", tls: bool = False, http2: bool = False) -> Iterator[str]:
     """nginx as Debian ships it, with a page and more lines for its server.
 
-    By TLS it has the certificate of the folder.
+    By TLS it has the certificate of the folder. A connection serves 1,000 requests.
     """
     binary = shutil.which("nginx")
     assert binary, "nginx: not installed; hint: apt-get install nginx-light"
@@ -84,7 +84,8 @@ def nginx(folder: Path, server: str = "", tls: bool = False) -> Iterator[str]:
     config = folder / "nginx.conf"
     # its workers must read what only we may read
     user = "" if os.geteuid() else f"user {getpass.getuser()};"
-    listen = f"listen {HOST}:{port} " + (TLS.format(folder=folder) if tls else ";")
+    listen = f"listen {HOST}:{port} {'http2 ' if http2 else ''}"
+    listen += TLS.format(folder=folder) if tls else ";"
     config.write_text(NGINX.format(folder=folder, listen=listen, server=server, user=user))
     words: list[str | Path] = [binary, "-e", folder / "nginx.log", "-c", config, "-p", folder]
     with process(words, folder, port) as url:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from house import PROGRAMS, REPOSITORY, call, need_root
+from llm_house import Model, llm
 from redis_house import redis_server
 
 from pages import COMMANDS, blocks, follow, indented, missing
@@ -80,6 +81,13 @@ def https(folder: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def model(_: Path) -> Iterator[Setting]:
+    """A language model with a token each 2 ms."""
+    with llm(Model()) as place:
+        yield {**SHORT, "localhost:8000": place}, {}
+
+
+@contextmanager
 def slow_node(folder: Path) -> Iterator[Setting]:
     """Two Redis servers, and a matrix of seven nodes with a slow one."""
     need_root("a CPU quota")
@@ -138,6 +146,7 @@ def nothing(folder: Path) -> Iterator[Setting]:
 PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "promise.md": redis,
     "https.md": https,
+    "llm.md": model,
     "find-the-slow-node.md": slow_node,
     "write-a-plan.md": redis,
     "gate.md": a_run,
@@ -163,6 +172,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
     assert {name for name, title in titles.items() if title.startswith("# How to ")} == {
         "promise.md",
         "https.md",
+        "llm.md",
         "find-the-slow-node.md",
         "write-a-plan.md",
     }

@@ -255,3 +255,99 @@ def test_a_token_reaches_the_server_and_is_nowhere_to_be_read(tmp_path: Path, wa
     kept = [path for path in out.rglob("*") if path.is_file()]
     for text in [*words, *(path.read_bytes() for path in kept)]:
         assert SECRET.encode() not in text
+
+
+def test_each_request_takes_the_next_row_of_a_data_file(tmp_path: Path) -> None:
+    seen: list[tuple[str, str, bytes]] = []
+
+    def handle(connection: Connection) -> None:
+        while line := connection.request():
+            seen.append((line, connection.headers["x-number"], connection.body))
+            connection.reply()
+
+    (tmp_path / "users.csv").write_text('name,note\nann,"a ""b"""\nbob,c&d\n')
+    (tmp_path / "body.json").write_text('{"note": "{data.note}"}')
+    flags = ["--data", str(tmp_path / "users.csv"), "--body", str(tmp_path / "body.json")]
+    flags += ["-H", "Content-Type: application/json", "-H", "X-Number: {sequence}"]
+    with server(handle) as url:
+        run = drive(tmp_path, f"{url}/{{data.name}}?n={{data.note}}", "-n", "4", *flags)
+    assert statuses(run) == {("ok", 200): 4}
+    ann = ("POST /ann?n=a%20%22b%22 HTTP/1.1", b'{"note": "a \\"b\\""}')
+    bob = ("POST /bob?n=c%26d HTTP/1.1", b'{"note": "c&d"}')
+    assert [(line, body) for line, _, body in seen] == [ann, bob, ann, bob]
+    assert [number for _, number, _ in seen] == ["1", "2", "3", "4"]
+    ((about,),) = run.rows("select detail from events where kind = 'data file'")
+    assert "users.csv: 2 rows of name, note, CRC-32 " in about
+
+
+def test_several_processes_take_the_rows_in_turn(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    def handle(connection: Connection) -> None:
+        while line := connection.request():
+            numbers.append(int(line.split()[1].strip("/")))
+            connection.reply()
+
+    with server(handle) as url:
+        drive(tmp_path, f"{url}/{{sequence}}", "-n", "100", "-c", "4", "--processes", "2")
+    assert sorted(numbers) == list(range(1, 101))
+
+
+def test_a_request_that_is_tried_again_has_the_same_values(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def handle(connection: Connection) -> None:
+        while line := connection.request():
+            seen.append(line)
+            good = len(seen) % 2 == 0
+            connection.reply(head=f"HTTP/1.1 {'200 OK' if good else '503 Busy'}")
+
+    with server(handle) as url:
+        drive(tmp_path, f"{url}/{{uuid}}/{{random:1..1000000}}", "-n", "5", "--retries", "1")
+    assert len(seen) == 10
+    assert seen[::2] == seen[1::2]
+    assert len(set(seen)) == 5
+
+
+@pytest.mark.parametrize(
+    ("url", "flags", "said"),
+    [
+        ("/{data.nobody}", ["--data", "users.csv"], "wanted one of name"),
+        ("/{data.name}", [], "{data.name} needs a data file"),
+        ("/{nmae}", [], "{nmae} stands for no value"),
+        ("/", ["--data", "users.csv"], "no value of users.csv is sent"),
+        ("/{data.name}", ["--data", "nowhere.csv"], "nowhere.csv: No such file"),
+    ],
+)
+def test_a_place_for_a_value_that_cannot_be_filled_is_named_before_the_run(
+    tmp_path: Path, url: str, flags: list[str], said: str
+) -> None:
+    (tmp_path / "users.csv").write_text("name\nann\n")
+    words = ["drive", f"http://127.0.0.1:1{url}", "-d", "1s", "-o", "none", *flags]
+    told = call(*words, cwd=tmp_path)
+    assert told.returncode == 2
+    assert said in told.stderr
+    assert "hint: " in told.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_each_connection_has_rows_of_its_own_for_tcp_and_tls(tmp_path: Path) -> None:
+    def handle(connection: Connection) -> None:
+        if connection.request():
+            connection.reply()
+
+    with server(handle, certificate(tmp_path)) as url:
+        run = drive(tmp_path, url, "-n", "40", "-k", "--keep-alive", "false")
+    rows = run.rows(
+        "select layer, count(*), count(distinct request), min(ended_ns - started_ns) > 0"
+        " from spans group by 1 order by 1"
+    )
+    assert rows == [("connect", 40, 40, True), ("tls", 40, 40, True)]
+    # They are parts of their request's time, one after the other.
+    ((outside,),) = run.rows(
+        "select count(*) from spans s join requests r using (request)"
+        " where s.started_ns < r.intended_ns - 1000000000 or s.ended_ns > r.received_ns"
+    )
+    assert outside == 0
+    (finding,) = [it for it in run.verdict()["findings"] if it["code"] == "opens-connections"]
+    assert finding["evidence"]["opened"] >= 39

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use unruly_load::{
-    Bins, Control, Ending, Engine, EngineOptions, Live, LoadSource, Outcome, Peer, Phases,
+    Bins, Control, Ending, Engine, EngineOptions, Live, LoadSource, Outcome, Part, Peer, Phases,
     Sessions, Source, Target, Work,
 };
 use unruly_trace::{
@@ -12,6 +12,7 @@ use unruly_trace::{
 use crate::control::{Bin, ProgressLine, Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
+use crate::spans::Spans;
 use crate::tidy::Tidy;
 
 /// Everything one asking process needs.
@@ -29,6 +30,8 @@ pub(crate) struct Client<'a> {
     pub(crate) load: Option<(u64, Sessions)>,
     /// Removes the keys that were written.
     pub(crate) tidy: Option<Tidy>,
+    /// The parts of requests are rows of `spans`.
+    pub(crate) spans: bool,
 }
 
 /// A load phase that fails more often than this, and than one time in a hundred, has failed.
@@ -78,14 +81,19 @@ impl Client<'_> {
                 self.ground.job.name
             )
         })?;
+        let mut spans = self
+            .spans
+            .then(|| Spans::new(self.ground.job, self.ground.directory));
         engine.connect(self.ready);
         self.ground.inbox.wake_on_stop(engine.waker());
         if let Some((keys, sessions)) = self.load {
             self.load(&mut engine, keys, sessions)?;
+            add(&mut spans, engine.take_parts());
         }
         let Some(start_ns) = self.ground.inbox.start()? else {
             let written = engine.written();
             drop(engine);
+            spans.into_iter().for_each(Spans::finish);
             recorder.finish(&self.ground.job.name)?;
             self.tidy_up(&written);
             return Ok(None);
@@ -94,35 +102,46 @@ impl Client<'_> {
         let latest_ns = self.latest_ns(start_ns);
         let mut said_full = false;
         engine.run(&mut source, &mut |live, recorder| {
+            add(&mut spans, std::mem::take(&mut live.parts));
             say_progress(live, recorder, &self.ops);
-            for (at_ns, step) in recorder.take_steps() {
-                events.add(
-                    "clock stepped",
-                    Some(&format!("{} ns", step.0)),
-                    (at_ns, None),
-                );
-            }
-            if let Some(failure) = recorder.failure().filter(|_| !said_full) {
-                said_full = true;
-                report(&Report::Finding {
-                    text: failure,
-                    fatal: true,
-                });
-                return Control::Stop;
-            }
-            if self.ground.inbox.is_stopped() {
-                Control::Stop
-            } else if monotonic() > latest_ns {
-                Control::Abandon
-            } else {
-                Control::Continue
-            }
+            self.control(recorder, events, latest_ns, &mut said_full)
         })?;
+        add(&mut spans, engine.take_parts());
+        spans.into_iter().for_each(Spans::finish);
         let written = engine.written();
         let outcome = engine.into_outcome();
         let closed = self.close(recorder, &outcome, events)?;
         self.tidy_up(&written);
         Ok(Some(closed))
+    }
+
+    /// Reports what the recorder met, and says whether to go on.
+    fn control(
+        &self,
+        recorder: &Recorder,
+        events: &mut Events,
+        latest_ns: MonoNs,
+        said_full: &mut bool,
+    ) -> Control {
+        for (at_ns, step) in recorder.take_steps() {
+            let told = format!("{} ns", step.0);
+            events.add("clock stepped", Some(&told), (at_ns, None));
+        }
+        if let Some(failure) = recorder.failure().filter(|_| !*said_full) {
+            *said_full = true;
+            report(&Report::Finding {
+                text: failure,
+                fatal: true,
+            });
+            return Control::Stop;
+        }
+        if self.ground.inbox.is_stopped() {
+            Control::Stop
+        } else if monotonic() > latest_ns {
+            Control::Abandon
+        } else {
+            Control::Continue
+        }
     }
 
     /// Removes the written keys from the store, if the plan asks for it.
@@ -220,8 +239,23 @@ impl Client<'_> {
     }
 }
 
+/// Writes the parts of requests, where somebody wants them.
+fn add(spans: &mut Option<Spans>, parts: Vec<Part>) {
+    if let Some(spans) = spans {
+        spans.add(parts);
+    }
+}
+
 fn say_progress(live: &mut Live, recorder: &Recorder, ops: &[String]) {
-    let live = std::mem::take(live);
+    // The parts are for the spans, which are written from time to time.
+    let parts = std::mem::take(&mut live.parts);
+    let live = std::mem::replace(
+        live,
+        Live {
+            parts,
+            ..Live::default()
+        },
+    );
     let copies = &recorder.tally().copies;
     report(&Report::Progress(ProgressLine {
         scheduled: copies.scheduled,

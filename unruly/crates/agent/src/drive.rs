@@ -37,6 +37,8 @@ struct Asked {
     /// Keys to be written before the start, and by whom.
     load: Option<(u64, Sessions)>,
     sessions: Sessions,
+    /// What the driver sends that the plan does not hold.
+    about: Option<String>,
 }
 
 pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Result<()> {
@@ -58,6 +60,9 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         Some(store) => of_store(job, drive, store, seed, portion)?,
         None => of_echo(job, drive, &lines, portion)?,
     };
+    if let Some(about) = &asked.about {
+        events.now("data file", Some(about), clock);
+    }
     let client = Client {
         ground,
         options: options(job, drive, portion),
@@ -67,6 +72,7 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         work: asked.work,
         load: asked.load,
         tidy: Tidy::of(drive)?,
+        spans: true,
     };
     let (sessions, flags) = (asked.sessions, asked.flags);
     let schedule = schedule(drive, seed)?;
@@ -181,6 +187,7 @@ fn of_echo(job: &Job, drive: &Drive, lines: &[PeerLine], portion: Portion) -> Re
             sessions: links,
             links,
         },
+        about: None,
     })
 }
 
@@ -193,6 +200,8 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         transport: drive.transport,
         timeout_ns: nanoseconds(drive.timeout),
         password: password.as_ref(),
+        seed,
+        portion,
         own: own.to_str(),
     })?;
     let clients = count(portion, drive.clients);
@@ -227,13 +236,14 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         work: Some(work),
         load,
         sessions,
+        about: driver.about(),
     })
 }
 
 /// The names of the operations in the rows, by their numbers. A method of HTTP is one of its own.
 fn operations(store: &Store) -> Vec<String> {
-    let names = OperationKind::ALL.map(|kind| match (kind, store.method()) {
-        (OperationKind::Read, Some(method)) => method.as_str().to_lowercase(),
+    let names = OperationKind::ALL.map(|kind| match (kind, store.request_name()) {
+        (OperationKind::Read, Some(name)) => name,
         _ => kind.name().to_owned(),
     });
     names.to_vec()

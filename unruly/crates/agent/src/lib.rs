@@ -23,6 +23,7 @@ pub mod probe;
 mod role;
 mod scheduling;
 mod serve;
+mod spans;
 mod stream;
 mod stress;
 mod tidy;

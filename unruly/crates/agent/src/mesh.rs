@@ -170,6 +170,7 @@ pub(crate) fn ask(
         work: None,
         load: None,
         tidy: None,
+        spans: false,
     };
     client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);

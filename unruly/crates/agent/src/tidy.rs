@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use unruly_load::{Driver, PASSWORD, Settings, driver, remove};
-use unruly_plan::{Drive, Secret, Store, Transport};
+use unruly_plan::{Drive, Portion, Secret, Store, Transport};
 
 use crate::control::{Report, report};
 use crate::mesh::nanoseconds;
@@ -36,6 +36,8 @@ impl Tidy {
             transport: Transport::Tcp,
             timeout_ns: nanoseconds(drive.timeout),
             password: password.as_ref(),
+            seed: 0,
+            portion: Portion::new(0, 1),
             own: own.to_str(),
         })?;
         let place = store.url.to_string();

@@ -18,6 +18,7 @@ use unruly_runner::{RunOptions, services, target};
 use crate::concealed::{command, conceal};
 use crate::drive::{DriveArguments, in_flags};
 use crate::slos::slos;
+use crate::targets::targets;
 use crate::{help, service_parameters, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
@@ -124,6 +125,15 @@ enum Verb {
     ]))]
     Plans {
         /// Shipped plan to print
+        name: Option<String>,
+    },
+    /// List what `unruly drive` can measure, or explain one target
+    #[command(after_help = ending("0 done, 2 an error", &[
+        ("unruly targets", "List the targets"),
+        ("unruly targets openai", "Print the URL of a target and its options"),
+    ]))]
+    Targets {
+        /// Target to explain
         name: Option<String>,
     },
     /// List, explain or print the services of runs, or install one
@@ -265,6 +275,7 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
+        Verb::Targets { name } => targets(name.as_deref()),
         Verb::Services { name, more, json } => services(name.as_deref(), &more, json),
         Verb::Completions { shell } => {
             std::io::stdout().write_all(&help::completions::<Arguments>(shell))?;
@@ -355,12 +366,13 @@ fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
     };
     let mut plan = changes.apply(plan)?;
     if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent()) {
-        let tls = drive.store.as_mut().and_then(|store| store.http.as_mut());
-        let tls = tls.map(|http| &mut http.tls);
-        let certificates = tls
-            .into_iter()
-            .flat_map(|it| [&mut it.ca_cert, &mut it.client_cert, &mut it.client_key]);
-        for file in std::iter::once(&mut drive.times).chain(certificates) {
+        let http = drive.store.as_mut().and_then(|store| store.http.as_mut());
+        let files = http.into_iter().flat_map(|http| {
+            let tls = &mut http.tls;
+            let certificates = [&mut tls.ca_cert, &mut tls.client_cert, &mut tls.client_key];
+            certificates.into_iter().chain([&mut http.data])
+        });
+        for file in std::iter::once(&mut drive.times).chain(files) {
             move_beside(file, folder);
         }
     }
@@ -533,7 +545,7 @@ fn services(name: Option<&str>, more: &[String], json: bool) -> Result<u8> {
 }
 
 /// Prints a line on standard output. A reader that has gone (`| head`) is no error.
-fn say(text: &str) -> Result<()> {
+pub(crate) fn say(text: &str) -> Result<()> {
     match writeln!(std::io::stdout().lock(), "{}", printable(text)) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use unruly_load::{DriverError, drivers};
+use unruly_load::{DriverError, schemes};
 use unruly_plan::{Plan, Secret, Url, UrlError, did_you_mean, shown};
 use unruly_program::password_of;
 use unruly_runner::{ECHO, RunOptions, services};
@@ -27,8 +27,8 @@ const RUN: &str = "Run";
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
 pub(crate) struct DriveArguments {
-    /// Target: https://HOST/PATH, http, redis://HOST:PORT, memcached, cassandra, etcd, flurry, garage-k2v,
-    /// program:COMMAND, echo, null:, or service:NAME to start a shipped service
+    /// Target: https://HOST/PATH, openai://HOST/v1, redis://HOST:PORT or another one of `unruly
+    /// targets`, or service:NAME to start a shipped service
     url: String,
     /// Clients, each with a connection of its own
     #[arg(short, long, value_name = "COUNT")]
@@ -154,7 +154,7 @@ impl DriveArguments {
     fn place(&self) -> Result<(Url, Option<Secret>)> {
         let (url, typed) = Url::with_password(&self.url).map_err(|error| {
             let hint = match error {
-                UrlError::Form => format!("; hint: {}", schemes("")),
+                UrlError::Form => format!("; hint: {}", nearest("")),
                 _ => String::new(),
             };
             anyhow::anyhow!("{} {error}{hint}", shown(&self.url))
@@ -275,19 +275,19 @@ fn check_scheme(url: &Url) -> Result<()> {
     if let Some(name) = url.service() {
         return services::service(name).map(|_| ());
     }
-    let known = url.scheme == ECHO || drivers().any(|(scheme, _)| scheme == url.scheme);
+    let known = url.scheme == ECHO || schemes().iter().any(|it| it.name == url.scheme);
     anyhow::ensure!(
         known,
         "{url}: there is no driver for {:?}; hint: {}",
         url.scheme,
-        schemes(&url.scheme)
+        nearest(&url.scheme)
     );
     Ok(())
 }
 
 /// Returns the hint for a scheme that is not known: the nearest one, or all there are.
-fn schemes(unknown: &str) -> String {
-    let known: Vec<&str> = drivers().map(|(scheme, _)| scheme).collect();
+fn nearest(unknown: &str) -> String {
+    let known: Vec<&str> = schemes().iter().map(|it| it.name).collect();
     let known = [&known[..], &[ECHO, "service"]].concat();
     let all = format!("use one of {}:", known.join(":, "));
     did_you_mean(unknown, known, &all)
@@ -435,7 +435,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, https:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, https:, openai:, openais:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
             ),
             (
                 &["reddis://h"],
@@ -468,11 +468,10 @@ mod tests {
                 continue;
             };
             let said = error.to_string();
-            // A header may hold a secret, so its error does not repeat the typed words.
-            let typed = if name == "headers" {
-                "it has headers;"
-            } else {
-                "\"?\""
+            // A header or a text may hold a secret, so their errors do not repeat the typed words.
+            let typed = match name {
+                "headers" | "prompt" => format!("it has {name};"),
+                _ => "\"?\"".to_owned(),
             };
             assert!(said.starts_with(&format!("--{name}: {typed} ")), "{said}");
             assert!(!said.contains("[drive]") && !said.contains(" = "), "{said}");

@@ -24,18 +24,28 @@ pub(crate) struct HttpArguments {
     #[arg(short = 'X', long, help_heading = HTTP)]
     method: Option<String>,
     /// Header of every request, such as "Accept: text/html"; may be repeated. {password} stands for
-    /// the secret
+    /// the secret, and {uuid}, {sequence} or {random:1..9} for a value of each request
     #[arg(short = 'H', long, alias = "header", value_name = "LINE", help_heading = HTTP)]
     headers: Vec<String>,
     /// File with the body of every request, or - for standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     body: Option<String>,
+    /// Text that a language model is asked (openai only); {words:100} stands for random words
+    #[arg(long, value_name = "TEXT", help_heading = HTTP)]
+    prompt: Option<String>,
+    /// CSV file with a value for each request: {data.COLUMN} stands for it in the URL, in a header
+    /// or in the body, and each request takes the next row
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    data: Option<String>,
     /// How the password is sent: basic (with the user of the URL) or bearer (as a token)
     #[arg(long, help_heading = HTTP)]
     auth: Option<String>,
     /// Send several requests over a connection, one after the other: true or false
     #[arg(long, value_name = "BOOL", help_heading = HTTP)]
     keep_alive: Option<String>,
+    /// Speak HTTP/2: each connection carries many requests at once
+    #[arg(long, help_heading = HTTP)]
+    http2: bool,
     /// PEM file of the authorities to trust (https only; default: those of the system)
     #[arg(long, alias = "cacert", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     ca_cert: Option<String>,
@@ -61,8 +71,11 @@ impl HttpArguments {
             ("drive.method", self.method),
             ("drive.headers", headers),
             ("drive.body", self.body.as_deref().map(body).transpose()?),
+            ("drive.prompt", self.prompt),
+            ("drive.data", self.data),
             ("drive.auth", self.auth),
             ("drive.keep_alive", self.keep_alive),
+            ("drive.http2", self.http2.then(|| "true".to_owned())),
             ("drive.ca_cert", self.ca_cert),
             ("drive.client_cert", self.client_cert),
             ("drive.client_key", self.client_key),

@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "doctor",
             "recover",
             "plans",
+            "targets",
             "services",
             "completions",
             "man",

@@ -10,3 +10,4 @@ mod python_verbs;
 mod service_parameters;
 mod shipped;
 mod slos;
+mod targets;

@@ -12,6 +12,7 @@ use crate::poller::Poller;
 use crate::socket::receive_waiting;
 use crate::target::{Answer, GREETING, Incoming, ProtocolError, Target};
 use crate::targets::Driver;
+use crate::tls::OtherProtocol;
 
 /// Longest answer to a greeting.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -173,7 +174,7 @@ fn exchange(link: &mut Link, input: &mut Vec<u8>, until_ns: MonoNs) -> io::Resul
             Ok(received) => {
                 let came = &space[..received.bytes];
                 if link.is_secure() {
-                    link.decrypt(came, input)?;
+                    link.decrypt(came, monotonic(), input)?;
                 } else {
                     input.extend_from_slice(came);
                 }
@@ -225,6 +226,17 @@ fn words_of(why: &CertificateError) -> String {
 
 /// Says why the TLS handshake with a place failed.
 fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
+    if let Some(other) = error
+        .get_ref()
+        .and_then(|it| it.downcast_ref::<OtherProtocol>())
+    {
+        return IntroductionError {
+            place: place.to_string(),
+            wrong: other.to_string(),
+            wanted: "a server of HTTP/2",
+            hint: "leave out --http2",
+        };
+    }
     let cause = error.get_ref().and_then(|it| it.downcast_ref());
     let (wrong, hint) = match cause {
         Some(rustls::Error::InvalidCertificate(why)) => (
@@ -249,7 +261,7 @@ fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
                     "it wants a certificate of the client: --client-cert FILE --client-key FILE"
                 }
                 AlertDescription::NoApplicationProtocol => {
-                    "it does not speak HTTP/1.1, which is all that unruly speaks"
+                    "it does not speak the version of HTTP that was asked for: with or without --http2"
                 }
                 AlertDescription::UnrecognisedName => "write the host as the server names itself",
                 _ => "which versions of TLS does the server allow? unruly speaks 1.2 and 1.3",

@@ -25,7 +25,7 @@ mod work;
 
 pub use ahead::Ahead;
 pub use bins::{Bins, bin};
-pub use engine::{Control, Engine, EngineOptions, Live, Outcome, Peer};
+pub use engine::{Control, Engine, EngineOptions, Layer, Live, Outcome, Part, Peer};
 pub use introduction::{IntroductionError, introduce};
 pub use leftovers::{foreign, remove};
 pub use link::{PASSWORD, Place};
@@ -38,9 +38,9 @@ pub use source::{
     ClosedSource, Due, Ending, Limited, MeshSource, OpenSource, Phases, Sessions, Source,
 };
 pub use target::{
-    Answer, CENSUS, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError,
-    ServerStamps, Target,
+    Answer, CENSUS, Fate, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError,
+    Reply, ServerStamps, Target,
 };
-pub use targets::{Driver, DriverError, GroupRpc, Settings, driver, drivers};
+pub use targets::{Driver, DriverError, GroupRpc, Scheme, Settings, driver, schemes};
 pub use tls::TlsClient;
 pub use work::Work;

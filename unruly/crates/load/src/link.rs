@@ -87,6 +87,16 @@ enum State {
     Down { until_ns: MonoNs, status: Status },
 }
 
+/// When a connection to a server was made, monotonic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) began_ns: MonoNs,
+    /// `None` until TCP has connected.
+    pub(crate) connected_ns: Option<MonoNs>,
+    /// `None` until TLS has its keys, and without TLS.
+    pub(crate) secured_ns: Option<MonoNs>,
+}
+
 /// A message whose first byte is not yet with the kernel.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
@@ -117,6 +127,8 @@ pub(crate) struct Link {
     pub(crate) watches_write: bool,
     /// How often the connection was made.
     pub(crate) made: u32,
+    /// The times of the present connection, until somebody takes them.
+    times: Option<Made>,
 }
 
 impl Link {
@@ -139,6 +151,7 @@ impl Link {
             partial: Vec::new(),
             watches_write: false,
             made: 0,
+            times: None,
         }
     }
 
@@ -224,12 +237,19 @@ impl Link {
                 (socket, None)
             }
         };
+        if matches!(self.place, Place::Stream(_) | Place::Secure(..)) {
+            self.times = Some(Made {
+                began_ns: monotonic(),
+                connected_ns: None,
+                secured_ns: None,
+            });
+        }
         let connected = address.map_or(Ok(()), |address| socket.connect(&address));
         match connected {
             Ok(()) => {
                 socket.set_nonblocking(false)?;
                 self.state = State::Open(socket);
-                self.made += 1;
+                self.connected();
                 // One that is there at once is there; of a datagram that says nothing.
                 if matches!(self.place, Place::Local(_)) {
                     self.backoff_ns = BACKOFF_MIN;
@@ -261,13 +281,25 @@ impl Link {
             },
         ) {
             self.state = State::Open(socket);
-            self.made += 1;
+            self.connected();
             // A server by TLS is there when the handshake has ended.
             if self.tls.is_none() {
                 self.backoff_ns = BACKOFF_MIN;
             }
         }
         Ok(())
+    }
+
+    fn connected(&mut self) {
+        self.made += 1;
+        if let Some(times) = &mut self.times {
+            times.connected_ns = Some(monotonic());
+        }
+    }
+
+    /// The times of the present connection, the first time that they are asked for.
+    pub(crate) fn take_times(&mut self) -> Option<Made> {
+        self.times.take()
     }
 
     /// Closes the connection after a failure. Returns what becomes of its open copies.
@@ -307,6 +339,7 @@ impl Link {
         self.partial.clear();
         self.marks.clear();
         (self.tls, self.held) = (None, Vec::new());
+        self.times = None;
         (self.head, self.queued, self.written) = (0, 0, 0);
         self.watches_write = false;
     }
@@ -322,9 +355,17 @@ impl Link {
     /// Queues a message; `encode` appends its bytes. Returns its length, which with TLS is that before
     /// it is encrypted.
     pub(crate) fn queue(&mut self, slot: Option<Slot>, encode: impl FnOnce(&mut Vec<u8>)) -> u32 {
+        self.queue_with(|out| {
+            encode(out);
+            slot
+        })
+    }
+
+    /// The same where `encode` says whose message it is.
+    pub(crate) fn queue_with(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Option<Slot>) -> u32 {
         if self.tls.is_some() {
             let mut message = Vec::new();
-            encode(&mut message);
+            let slot = encode(&mut message);
             let length = message.len();
             if length > 0 {
                 self.held.push((slot, message));
@@ -334,7 +375,7 @@ impl Link {
             return u32::try_from(length).unwrap_or(u32::MAX);
         }
         let before = self.out.len();
-        encode(&mut self.out);
+        let slot = encode(&mut self.out);
         let length = self.out.len() - before;
         if length == 0 {
             return 0;
@@ -349,13 +390,21 @@ impl Link {
 
     /// Takes received bytes of a connection by TLS, and appends what they hold for the target. Returns
     /// true if the peer said that no more will come.
-    pub(crate) fn decrypt(&mut self, wire: &[u8], message: &mut Vec<u8>) -> io::Result<bool> {
+    pub(crate) fn decrypt(
+        &mut self,
+        wire: &[u8],
+        received_ns: MonoNs,
+        message: &mut Vec<u8>,
+    ) -> io::Result<bool> {
         let Some(tls) = &mut self.tls else {
             return Ok(false);
         };
         let ended = tls.decrypt(wire, message);
         if tls.is_ready() {
             self.backoff_ns = BACKOFF_MIN;
+            if let Some(times) = &mut self.times {
+                times.secured_ns.get_or_insert(received_ns);
+            }
         }
         // TLS has an alert for the peer after an error, too.
         self.go_on_with_tls()?;

@@ -26,6 +26,8 @@ pub(crate) struct Asked {
     pub(crate) task: Option<Task>,
     /// Monotonic instant of the schedule.
     pub(crate) intended_ns: MonoNs,
+    /// When the last part of its reply came.
+    pub(crate) part_ns: Option<MonoNs>,
 }
 
 /// A copy that has not ended, or that timed out and may still be answered late.
@@ -284,6 +286,7 @@ mod tests {
             group,
             task: None,
             intended_ns,
+            part_ns: None,
         }
     }
 

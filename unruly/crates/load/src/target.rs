@@ -33,6 +33,8 @@ pub enum Operation<'a> {
 pub struct Outgoing<'a> {
     /// Its number, which no other copy of the client has.
     pub request: u64,
+    /// The number of the request, which all its copies and tries have.
+    pub number: u64,
     /// Which of the client's sessions asks.
     pub session: usize,
     /// When the schedule wants it sent, monotonic.
@@ -56,6 +58,8 @@ pub enum Answer<'a> {
     Refused,
     /// It is on its way, says who asks for us; the answer is still to come.
     Sent,
+    /// A token of the answer came; the rest is still to come.
+    Part,
 }
 
 /// Stamps of a reply in the server's column time; 0 is missing.
@@ -143,6 +147,11 @@ pub enum ProtocolError {
         /// The expected bytes.
         wanted: &'static str,
     },
+    /// The connection of HTTP/2 broke.
+    #[error(
+        "HTTP/2: {0}; wanted an HTTP/2 server; hint: does it speak HTTP/2? if not, leave out http2"
+    )]
+    Http2(String),
     /// Nothing was asked.
     #[error(
         "reply to nothing that was asked; wanted one for each request; hint: does that store listen there?"
@@ -159,6 +168,66 @@ impl ProtocolError {
             found: String::from_utf8_lossy(shown).into_owned(),
             wanted,
         }
+    }
+}
+
+/// What became of a request on a connection that carries many at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It was done.
+    Done,
+    /// The key has this value.
+    Found(Vec<u8>),
+    /// The key has no value.
+    Missing,
+    /// It was not done, and what the system says of it.
+    Failed(ErrorKind, Vec<u8>),
+    /// The server did not look at it, so it can be sent again.
+    Untouched,
+}
+
+impl Fate {
+    /// The fate of a request with this answer.
+    #[must_use]
+    pub fn of(answer: Answer<'_>) -> Self {
+        match answer {
+            Answer::Done | Answer::Sent | Answer::Part => Self::Done,
+            Answer::Found(value) => Self::Found(value.to_vec()),
+            Answer::Missing => Self::Missing,
+            Answer::Failed(kind, words) => Self::Failed(kind, words.to_vec()),
+            Answer::Refused => Self::Failed(ErrorKind::Store, b"refused".to_vec()),
+        }
+    }
+}
+
+/// A reply that a connection with many requests has completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The copy that it answers.
+    pub ticket: u64,
+    /// What became of it.
+    pub fate: Fate,
+    /// Status code, where the protocol has one.
+    pub code: Option<u16>,
+    /// Bytes of the reply.
+    pub bytes: usize,
+}
+
+impl Reply {
+    /// The reply as one that was taken from bytes; `None` if there is none.
+    #[must_use]
+    pub fn incoming(&self) -> Option<Incoming<'_>> {
+        let answer = match &self.fate {
+            Fate::Done => Answer::Done,
+            Fate::Found(value) => Answer::Found(value),
+            Fate::Missing => Answer::Missing,
+            Fate::Failed(kind, words) => Answer::Failed(*kind, words),
+            Fate::Untouched => return None,
+        };
+        Some(Incoming {
+            code: self.code,
+            ..Incoming::new(self.ticket, answer, self.bytes)
+        })
     }
 }
 
@@ -215,6 +284,37 @@ pub trait Target: Send {
     fn is_one_at_a_time(&self) -> bool {
         false
     }
+
+    /// True if a connection carries many requests, each in a stream of its own. What is encoded then
+    /// waits in the target: [`Target::drain`] says when it goes, and [`Target::next_reply`] what
+    /// became of it.
+    fn has_streams(&self) -> bool {
+        false
+    }
+
+    /// Appends a message: a request that waited, or one that the protocol sends by itself. Returns the
+    /// number of the request, if it is one.
+    fn drain(&mut self, _out: &mut Vec<u8>) -> Option<u64> {
+        None
+    }
+
+    /// Takes a reply that was completed by the input so far.
+    fn next_reply(&mut self) -> Option<Reply> {
+        None
+    }
+
+    /// True if the server takes no further request on this connection, without anything being wrong.
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    /// True if no request is open on this connection.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// Gives up a request: nobody waits for its reply any more.
+    fn forget(&mut self, _ticket: u64) {}
 
     /// True if a request that met only the end of an open connection may be sent again: the server
     /// may have done what it asks for, so that it is then done twice.

@@ -19,14 +19,13 @@ use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
 
-/// The name that the server knows our protocol by.
-const HTTP_1_1: &[u8] = b"http/1.1";
-
 /// How the connections to one host speak TLS.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// The protocol that the server must choose.
+    required: Option<&'static [u8]>,
 }
 
 impl PartialEq for TlsClient {
@@ -64,12 +63,21 @@ impl TlsError {
     }
 }
 
-/// What all connections of a driver agree on, before a host is named.
+/// A server that does not choose the protocol that is required.
+#[derive(Debug, thiserror::Error)]
+#[error("the server does not speak {0}")]
+pub(crate) struct OtherProtocol(pub(crate) String);
+
+/// What all connections of a driver agree on, before a host is named: the server is offered this
+/// protocol.
 ///
 /// # Errors
 ///
 /// When a file cannot be read, or holds something else.
-pub(crate) fn config(files: &unruly_plan::Tls) -> Result<Arc<ClientConfig>, TlsError> {
+pub(crate) fn config(
+    files: &unruly_plan::Tls,
+    protocol: &[u8],
+) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -99,7 +107,7 @@ pub(crate) fn config(files: &unruly_plan::Tls) -> Result<Arc<ClientConfig>, TlsE
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     Ok(Arc::new(config))
 }
 
@@ -150,19 +158,27 @@ impl TlsClient {
     /// # Errors
     ///
     /// When no certificate can be for such a name.
-    pub(crate) fn new(config: &Arc<ClientConfig>, host: &str) -> Result<Self, TlsError> {
+    pub(crate) fn new(
+        config: &Arc<ClientConfig>,
+        host: &str,
+        required: Option<&'static [u8]>,
+    ) -> Result<Self, TlsError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| TlsError::new("url", format!("{host:?} is no name of a host")))?;
         Ok(Self {
             config: Arc::clone(config),
             name,
+            required,
         })
     }
 }
 
 /// One connection's TLS.
 #[derive(Debug)]
-pub(crate) struct Tls(ClientConnection);
+pub(crate) struct Tls {
+    connection: ClientConnection,
+    required: Option<&'static [u8]>,
+}
 
 impl Tls {
     pub(crate) fn new(client: &TlsClient) -> io::Result<Self> {
@@ -171,25 +187,28 @@ impl Tls {
         let mut connection = connection.map_err(broken)?;
         // A message is bounded by its plan, and half of one must not be lost.
         connection.set_buffer_limit(None);
-        Ok(Self(connection))
+        Ok(Self {
+            connection,
+            required: client.required,
+        })
     }
 
     /// True if both sides agree, so that messages may be sent.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.0.is_handshaking()
+        !self.connection.is_handshaking()
     }
 
     /// Appends what TLS itself has to say.
     pub(crate) fn drain(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        while self.0.wants_write() {
-            self.0.write_tls(out)?;
+        while self.connection.wants_write() {
+            self.connection.write_tls(out)?;
         }
         Ok(())
     }
 
     /// Appends a message in encrypted form.
     pub(crate) fn encrypt(&mut self, message: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
-        self.0.writer().write_all(message)?;
+        self.connection.writer().write_all(message)?;
         self.drain(out)
     }
 
@@ -202,21 +221,39 @@ impl Tls {
     pub(crate) fn decrypt(&mut self, mut wire: &[u8], message: &mut Vec<u8>) -> io::Result<bool> {
         let mut closed = false;
         while !wire.is_empty() {
-            if self.0.read_tls(&mut wire)? == 0 {
+            if self.connection.read_tls(&mut wire)? == 0 {
                 break;
             }
-            let processed = self.0.process_new_packets().map_err(broken);
+            let processed = self.connection.process_new_packets().map_err(broken);
             // Records before a broken one are sound.
-            match self.0.reader().read_to_end(message) {
+            match self.connection.reader().read_to_end(message) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 _ => {}
             }
             closed |= processed?.peer_has_closed();
+            self.check_protocol()?;
             if closed {
                 break;
             }
         }
         Ok(closed)
+    }
+}
+
+impl Tls {
+    /// Refuses a server that chose another protocol, or none.
+    fn check_protocol(&self) -> io::Result<()> {
+        let Some(required) = self.required.filter(|_| self.is_ready()) else {
+            return Ok(());
+        };
+        if self.connection.alpn_protocol() == Some(required) {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(required).into_owned();
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            OtherProtocol(name),
+        ))
     }
 }
 

@@ -168,7 +168,9 @@ impl Work {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
             (_, Answer::Refused) => Status::Refused,
             (OperationKind::Write, Answer::Done) => Status::Ok,
-            (OperationKind::Write, _) | (_, Answer::Sent) => Status::Error(ErrorKind::Protocol),
+            (OperationKind::Write, _) | (_, Answer::Sent | Answer::Part) => {
+                Status::Error(ErrorKind::Protocol)
+            }
             (OperationKind::Read, Answer::Found(values)) => self.judge_values(task, values),
             (OperationKind::Read, Answer::Missing) if task.floor > 0 => Status::WrongLost,
             (OperationKind::Read, Answer::Missing | Answer::Done) => Status::Ok,

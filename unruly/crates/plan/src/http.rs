@@ -25,12 +25,21 @@ pub struct Http {
     /// The body of every request.
     #[serde(default)]
     pub body: Option<String>,
+    /// The text that a language model is asked.
+    #[serde(default)]
+    pub prompt: Option<String>,
+    /// The path of a CSV file with values that each request has of its own.
+    #[serde(default)]
+    pub data: Option<String>,
     /// How the server wants the password.
     #[serde(default)]
     pub auth: Auth,
     /// A connection carries several requests, one after the other.
     #[serde(default = "yes")]
     pub keep_alive: bool,
+    /// A connection speaks HTTP/2, and carries many requests at once.
+    #[serde(default)]
+    pub http2: bool,
     /// What an `https` server and its clients prove to each other.
     #[serde(default)]
     pub tls: Tls,
@@ -49,8 +58,11 @@ impl Default for Http {
             method: None,
             headers: Headers::default(),
             body: None,
+            prompt: None,
+            data: None,
             auth: Auth::default(),
             keep_alive: true,
+            http2: false,
             tls: Tls::default(),
         }
     }
@@ -60,10 +72,8 @@ impl Http {
     /// True if `{password}` stands in the URL, in a header or in the body.
     #[must_use]
     pub fn has_password_place(&self, url: &Url) -> bool {
-        let in_body = self
-            .body
-            .as_ref()
-            .is_some_and(|it| it.contains(PASSWORD_PLACE));
+        let texts = self.body.iter().chain(&self.prompt);
+        let in_body = texts.into_iter().any(|it| it.contains(PASSWORD_PLACE));
         in_body || url.has_password() || self.headers.has_password()
     }
 }

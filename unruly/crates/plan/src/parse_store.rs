@@ -18,14 +18,17 @@ const OF_ECHO: [(&str, &str); 2] = [
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 7] = [
+const OF_HTTP: [&str; 10] = [
     keys::CONNECTIONS.name,
     keys::EXPECT.name,
     keys::METHOD.name,
     keys::HEADERS.name,
     keys::BODY.name,
+    keys::PROMPT.name,
+    keys::DATA.name,
     keys::AUTH.name,
     keys::KEEP_ALIVE.name,
+    keys::HTTP2.name,
 ];
 
 /// Keys that mean nothing without TLS.
@@ -95,7 +98,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
 /// A complaint about a key that must not be there. Headers and bodies may hold a secret, and are not
 /// shown.
 fn unwanted(section: &Section<'_>, key: &str, wanted: &str, hint: String) -> PlanError {
-    if [keys::HEADERS.name, keys::BODY.name].contains(&key) {
+    if [keys::HEADERS.name, keys::BODY.name, keys::PROMPT.name].contains(&key) {
         return section.complain(key, format!("it has {key}"), wanted, hint);
     }
     section.refuse(key, wanted, hint)
@@ -159,11 +162,20 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         expect: keys::EXPECT.parsed(section)?,
         method: method(section, url)?,
         headers: headers(section)?,
-        body: body(section)?,
+        body: body(section, keys::BODY)?,
+        prompt: body(section, keys::PROMPT)?,
+        data: file(section, keys::DATA)?,
         auth: keys::AUTH.read(section)?,
         keep_alive: keys::KEEP_ALIVE.read(section)?,
+        http2: keys::HTTP2.read(section)?,
         tls: tls(section)?,
     };
+    of_model(section, url, &http)?;
+    if http.http2 && !http.keep_alive {
+        let key = keys::KEEP_ALIVE.name;
+        let wanted = "must be true: a connection of HTTP/2 carries many requests";
+        return Err(section.refuse(key, wanted, format!("remove {key}")));
+    }
     if section.has(keys::AUTH.name) && http.has_password_place(url) {
         let key = keys::AUTH.name;
         let wanted = "must be left out: {password} has a place elsewhere, and there is one secret";
@@ -172,10 +184,56 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
     Ok(Some(http))
 }
 
+/// Refuses what means nothing for a language model, or only there.
+fn of_model(section: &Section<'_>, url: &Url, http: &Http) -> Result<(), PlanError> {
+    let prompt = keys::PROMPT;
+    if !url.is_openai() {
+        return match &http.prompt {
+            None => Ok(()),
+            Some(_) => {
+                let wanted = "must be left out: only an openai:// URL has it";
+                Err(unwanted(
+                    section,
+                    prompt.name,
+                    wanted,
+                    format!("remove {}", prompt.name),
+                ))
+            }
+        };
+    }
+    let refuse =
+        |key: &str, wanted: &str| Err(unwanted(section, key, wanted, format!("remove {key}")));
+    if http.method.as_ref().is_some_and(|it| it.as_str() != "POST") {
+        return refuse(
+            keys::METHOD.name,
+            "must be left out: a model is asked by POST",
+        );
+    }
+    if http.http2 {
+        return refuse(
+            keys::HTTP2.name,
+            "must be false: tokens are read over HTTP/1.1",
+        );
+    }
+    match (&http.prompt, &http.body) {
+        (Some(_), Some(_)) => refuse(
+            keys::BODY.name,
+            "must be left out beside prompt: it holds the whole request",
+        ),
+        (None, None) => Err(section.complain(
+            prompt.name,
+            "it is missing",
+            "must be the text that the model is asked",
+            prompt.example(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The method of every request. Where there are keys, the operations decide it; a body alone is for a
 /// `POST`.
 fn method(section: &Section<'_>, url: &Url) -> Result<Option<Method>, PlanError> {
-    let key = if section.has(keys::BODY.name) {
+    let key = if section.has(keys::BODY.name) || url.is_openai() {
         keys::METHOD.with(|text| text.or("POST"))
     } else {
         keys::METHOD
@@ -183,6 +241,7 @@ fn method(section: &Section<'_>, url: &Url) -> Result<Option<Method>, PlanError>
     let named = [key.name, keys::BODY.name]
         .into_iter()
         .find(|name| section.has(name));
+    let named = named.or_else(|| url.is_openai().then_some(keys::PROMPT.name));
     let Some(named) = named else {
         return Ok(None);
     };
@@ -221,34 +280,35 @@ fn headers(section: &Section<'_>) -> Result<Headers, PlanError> {
         })
 }
 
-/// The body of every request.
-fn body(section: &Section<'_>) -> Result<Option<String>, PlanError> {
-    let key = keys::BODY;
+/// The body of every request, or the text in it.
+fn body(section: &Section<'_>, key: Key<Text>) -> Result<Option<String>, PlanError> {
     let Some(text) = key.read(section)? else {
         return Ok(None);
     };
     // It may be long, so the complaint does not show it.
     if text.len() as u64 > MAX_HTTP_BODY.0 {
-        let wrong = format!("body has {} bytes", text.len());
+        let wrong = format!("{} has {} bytes", key.name, text.len());
         let wanted = format!("must have at most {MAX_HTTP_BODY}");
-        return Err(section.complain(key.name, wrong, wanted, "use a shorter body"));
+        return Err(section.complain(key.name, wrong, wanted, "use a shorter one"));
     }
     Ok(Some(text.to_owned()))
 }
 
+/// The path of a file.
+fn file(section: &Section<'_>, key: Key<Text>) -> Result<Option<String>, PlanError> {
+    let path = key.read(section)?;
+    if path.is_some_and(|it| it.is_empty() || it.chars().any(char::is_control)) {
+        return Err(section.refuse(key.name, "must be the path of a file", key.example()));
+    }
+    Ok(path.map(str::to_owned))
+}
+
 /// The certificates of an `https` server and its clients.
 fn tls(section: &Section<'_>) -> Result<Tls, PlanError> {
-    let file = |key: Key<Text>| -> Result<Option<String>, PlanError> {
-        let path = key.read(section)?;
-        if path.is_some_and(|it| it.is_empty() || it.chars().any(char::is_control)) {
-            return Err(section.refuse(key.name, "must be the path of a file", key.example()));
-        }
-        Ok(path.map(str::to_owned))
-    };
     let tls = Tls {
-        ca_cert: file(keys::CA_CERT)?,
-        client_cert: file(keys::CLIENT_CERT)?,
-        client_key: file(keys::CLIENT_KEY)?,
+        ca_cert: file(section, keys::CA_CERT)?,
+        client_cert: file(section, keys::CLIENT_CERT)?,
+        client_key: file(section, keys::CLIENT_KEY)?,
         insecure: keys::INSECURE.read(section)?,
     };
     let (cert, own) = (keys::CLIENT_CERT, keys::CLIENT_KEY);

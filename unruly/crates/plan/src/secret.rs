@@ -73,6 +73,9 @@ const SECRET_ENDS: [&str; 5] = ["key", "password", "secret", "signature", "token
 /// Headers with such an end that let nobody in.
 const OPEN_HEADERS: [&str; 2] = ["idempotencykey", "secwebsocketkey"];
 
+/// The start of a place for a value of a data file.
+const DATA_PLACE: &str = "{data.";
+
 /// True if a header's value is a secret, and has no place for one.
 pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
     let letters = name.chars().filter(|c| !matches!(c, '-' | '_'));
@@ -80,7 +83,8 @@ pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
     let named = SECRET_HEADERS.contains(&plain.as_str())
         || SECRET_OPTIONS.contains(&plain.as_str())
         || SECRET_ENDS.iter().any(|end| plain.ends_with(end));
-    let open = OPEN_HEADERS.contains(&plain.as_str()) || value.contains(PASSWORD_PLACE);
+    let placed = value.contains(PASSWORD_PLACE) || value.contains(DATA_PLACE);
+    let open = OPEN_HEADERS.contains(&plain.as_str()) || placed;
     named && !open && !value.is_empty()
 }
 

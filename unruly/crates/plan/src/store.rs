@@ -48,6 +48,16 @@ impl Store {
         !self.url.is_http() || self.url.has_key()
     }
 
+    /// The name of every request in the rows, where no operation has one.
+    #[must_use]
+    pub fn request_name(&self) -> Option<String> {
+        let method = self.method()?;
+        Some(match self.url.is_openai() {
+            true => self.url.option("api").unwrap_or("chat").to_owned(),
+            false => method.as_str().to_lowercase(),
+        })
+    }
+
     /// The method of every request, where the plan names one.
     #[must_use]
     pub fn method(&self) -> Option<&Method> {

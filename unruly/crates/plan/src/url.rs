@@ -171,13 +171,19 @@ impl Url {
     /// True if an HTTP server is asked, in the clear or by TLS.
     #[must_use]
     pub fn is_http(&self) -> bool {
-        self.scheme == "http" || self.is_secure()
+        self.scheme == "http" || self.is_secure() || self.is_openai()
+    }
+
+    /// True if a server of language models is asked, which speaks the API of OpenAI over HTTP.
+    #[must_use]
+    pub fn is_openai(&self) -> bool {
+        matches!(self.scheme.as_str(), "openai" | "openais")
     }
 
     /// True if the connections speak TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        self.scheme == "https"
+        matches!(self.scheme.as_str(), "https" | "openais")
     }
 
     /// True if the path or the query has a place for the key: `{key}`.

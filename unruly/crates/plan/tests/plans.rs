@@ -509,6 +509,8 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         connections,
         expect: "2xx, 404".parse().expect("codes"),
         body: method.is_some().then(|| "{\"item\": 7}\n".to_owned()),
+        prompt: None,
+        data: Some("users.csv".to_owned()),
         method,
         headers: headers.parse().expect("headers"),
         auth: if url.is_secure() {
@@ -517,6 +519,7 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
             Auth::Basic
         },
         keep_alive: false,
+        http2: false,
         tls: Tls {
             ca_cert: file("ca.pem"),
             client_cert: file("client.pem"),

@@ -37,7 +37,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use unruly_agent::JvmPlace;
 use unruly_load::{Driver, Settings, driver, foreign, introduce};
 use unruly_plan::{
-    Cell as PlanCell, Drive, Load, Plan, Protocol, Secret, Store, Transport, mix, times_ns, utc,
+    Cell as PlanCell, Drive, Load, Plan, Portion, Protocol, Secret, Store, Transport, mix,
+    times_ns, utc,
 };
 use unruly_program::{noise, tool};
 use unruly_trace::{
@@ -306,6 +307,8 @@ fn driver_of(
         transport,
         timeout_ns: DurationNs::from_unsigned(drive.timeout.0),
         password,
+        seed: 0,
+        portion: Portion::new(0, 1),
         own: own.to_str(),
     })?)
 }

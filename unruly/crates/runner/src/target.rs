@@ -89,8 +89,9 @@ fn of_store(store: &Store) -> String {
         true => format!(", values of {}", store.value),
         false => String::new(),
     };
-    let work = match store.method() {
-        Some(method) => method.to_string(),
+    let work = match store.request_name() {
+        Some(name) if store.url.is_openai() => name,
+        Some(name) => name.to_uppercase(),
         None => store.operations.to_string(),
     };
     let http = store.http.as_ref().map_or_else(String::new, of_http);
@@ -103,8 +104,14 @@ fn of_http(http: &Http) -> String {
     if let Some(body) = &http.body {
         said += &format!(", a body of {}", Bytes(body.len() as u64));
     }
+    if let Some(file) = &http.data {
+        said += &format!(", values from {file}");
+    }
     if !http.keep_alive {
         said += ", a connection for each request";
+    }
+    if http.http2 {
+        said += ", HTTP/2";
     }
     if http.tls.insecure {
         said += ", the certificate is not checked";

@@ -141,6 +141,7 @@ mod tests {
         out.clear();
         let outgoing = Outgoing {
             request: 1,
+            number: 1,
             session: 0,
             intended_ns: MonoNs(2),
             operation: Operation::Call { flags: 3 },

@@ -6,6 +6,7 @@ use unruly_trace::{ErrorKind, MonoNs, Status, monotonic};
 
 use super::Engine;
 use crate::link::Link;
+use crate::pending::Slot;
 
 impl Engine<'_> {
     pub(super) fn fail_link(&mut self, link: usize, error: &io::Error) {
@@ -15,17 +16,32 @@ impl Engine<'_> {
         if !self.lanes.is_empty() {
             return self.lane_failed(link, error);
         }
+        // The server had said that it would end this one: what it did not take goes on the next.
+        if self.targets[link].is_closing() {
+            for slot in self.pending.all(Some(link)) {
+                if !self.is_parked(slot) {
+                    self.end_open(slot, Status::Error(ErrorKind::Reset));
+                }
+            }
+            return self.reopen(link);
+        }
+        self.forget_parked(link);
         let protocol = error.kind() == io::ErrorKind::InvalidData;
         let mut status = self.links[link].fail(error, monotonic());
         if protocol {
             status = Status::Error(ErrorKind::Protocol);
         }
         for slot in self.pending.all(Some(link)) {
-            if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
-                self.give_up(slot);
-            } else {
-                self.end_copy(slot, status);
-            }
+            self.end_open(slot, status);
+        }
+    }
+
+    /// Ends a copy whose connection has ended.
+    fn end_open(&mut self, slot: Slot, status: Status) {
+        if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
+            self.give_up(slot);
+        } else {
+            self.end_copy(slot, status);
         }
     }
 

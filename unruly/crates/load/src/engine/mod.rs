@@ -12,17 +12,19 @@ mod lanes;
 mod links;
 mod replies;
 mod retries;
+mod streams;
 mod time_limits;
 
 use std::collections::BTreeMap;
 use std::io;
 
 use unruly_trace::{
-    Clock, DurationNs, Level, MonoNs, NULL_NS, Record, Recorder, Requests, Status, monotonic,
+    Clock, ColumnNs, DurationNs, Level, MonoNs, NULL_NS, Record, Recorder, Requests, Status,
+    monotonic,
 };
 
 use crate::bins::Bins;
-use crate::link::{Link, Place, RECEIVE_TIMEOUT_MS};
+use crate::link::{Link, Made, Place, RECEIVE_TIMEOUT_MS};
 use crate::pending::{Asked, Pending, Slot};
 use crate::poller::{Poller, Wake};
 use crate::source::{Due, Source};
@@ -96,6 +98,49 @@ pub enum Control {
     Stop,
 }
 
+/// A part of a request's time that the load generator knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Number of the server.
+    pub server: u16,
+    /// Number of the request.
+    pub request: u64,
+    /// The request's try.
+    pub attempt: u8,
+    /// What took the time.
+    pub layer: Layer,
+    /// When it began, in column time.
+    pub started_ns: ColumnNs,
+    /// When it ended.
+    pub ended_ns: ColumnNs,
+}
+
+/// What took a part of a request's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// TCP connected. It counts for the first request that the connection carried.
+    Connect,
+    /// TLS agreed on its keys; counts like `Connect`.
+    Tls,
+    /// The first token of a reply came, counted from the scheduled time.
+    FirstToken,
+    /// Another token of a reply came, counted from the one before it.
+    Token,
+}
+
+impl Layer {
+    /// The name in the rows.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::FirstToken => "first token",
+            Self::Token => "token",
+        }
+    }
+}
+
 /// The events since the last progress line.
 #[derive(Debug, Clone, Default)]
 pub struct Live {
@@ -109,6 +154,8 @@ pub struct Live {
     pub open: usize,
     /// Measured requests by bin, where that was asked for.
     pub bins: Bins,
+    /// Parts of requests that were met.
+    pub parts: Vec<Part>,
 }
 
 /// Response times kept between two looks; a faster engine shows a sample of its first ones.
@@ -143,6 +190,8 @@ pub struct Engine<'a> {
     stirred: bool,
     /// What the bytes of each connection mean.
     targets: Vec<Box<dyn Target>>,
+    /// Requests that wait for the next connection in the place of one.
+    parked: Vec<(usize, Slot)>,
     work: Option<Work>,
     pending: Pending,
     retries: Retries,
@@ -198,6 +247,7 @@ impl<'a> Engine<'a> {
             stirred: false,
             peers,
             targets,
+            parked: Vec::new(),
             work,
             pending: Pending::default(),
             retries: Retries::default(),
@@ -285,6 +335,11 @@ impl<'a> Engine<'a> {
     #[must_use]
     pub fn written(&self) -> Vec<u64> {
         self.work.as_ref().map_or_else(Vec::new, Work::written)
+    }
+
+    /// The parts of requests since the last call of the control callback.
+    pub fn take_parts(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.live.parts)
     }
 
     /// Lets go of the connections.
@@ -398,6 +453,7 @@ impl<'a> Engine<'a> {
                 group,
                 task,
                 intended_ns: due.intended_ns,
+                part_ns: None,
             };
             self.submit(asked, due.flags, due.session);
         }
@@ -418,7 +474,10 @@ impl<'a> Engine<'a> {
             return;
         }
         let slot = self.pending.insert(asked);
-        if self.lanes.is_empty() {
+        if self.targets[link].is_closing() {
+            self.park(slot, link);
+            self.renew(link);
+        } else if self.lanes.is_empty() {
             self.write_out(slot, &asked, flags, session);
         } else {
             self.enter(slot, link);
@@ -453,6 +512,7 @@ impl<'a> Engine<'a> {
         };
         let outgoing = Outgoing {
             request: ticket,
+            number: asked.record.request,
             session,
             intended_ns,
             operation,
@@ -463,6 +523,9 @@ impl<'a> Engine<'a> {
         let length = self.links[link].queue(mark, |out| target.encode(&outgoing, out));
         if !reports_sending && let Some(copy) = self.pending.at(slot) {
             copy.asked.record.sent_bytes = length;
+        }
+        if self.targets[link].has_streams() {
+            self.send_in_stream(slot, link);
         }
         self.fresh.push(link);
     }
@@ -482,9 +545,11 @@ impl<'a> Engine<'a> {
 
     fn flush(&mut self, link: usize) {
         let (pending, clock, live) = (&mut self.pending, &self.clock, &mut self.live);
+        let mut first = None;
         let flushed = self.links[link].flush(&mut |slot, sent_ns| {
             if let Some(copy) = pending.at(slot) {
                 let record = &mut copy.asked.record;
+                first.get_or_insert((record.server, record.request, record.attempt));
                 // One that is sent again keeps when it was sent first.
                 if record.sent_ns == NULL_NS {
                     record.sent_ns = clock.column(sent_ns);
@@ -494,6 +559,11 @@ impl<'a> Engine<'a> {
                 }
             }
         });
+        if let Some(first) = first
+            && let Some(made) = self.links[link].take_times()
+        {
+            live.parts.extend(opening(clock, first, made));
+        }
         if let Err(error) = flushed {
             self.fail_link(link, &error);
             return;
@@ -506,4 +576,25 @@ impl<'a> Engine<'a> {
             }
         }
     }
+}
+
+/// The parts of opening a connection, for its first request: server, number and try.
+fn opening(
+    clock: &Clock,
+    (server, request, attempt): (u16, u64, u8),
+    made: Made,
+) -> impl Iterator<Item = Part> {
+    let part = move |layer, started_ns, ended_ns| Part {
+        server,
+        request,
+        attempt,
+        layer,
+        started_ns: clock.column(started_ns),
+        ended_ns: clock.column(ended_ns),
+    };
+    let connected_ns = made.connected_ns;
+    let tcp = connected_ns.map(|at_ns| part(Layer::Connect, made.began_ns, at_ns));
+    let tls = connected_ns.zip(made.secured_ns);
+    let tls = tls.map(|(from_ns, at_ns)| part(Layer::Tls, from_ns, at_ns));
+    tcp.into_iter().chain(tls)
 }

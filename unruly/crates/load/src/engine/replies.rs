@@ -4,7 +4,7 @@ use std::io;
 
 use unruly_trace::{ColumnNs, ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
-use super::{Engine, LIVE_RESPONSES_MAX};
+use super::{Engine, LIVE_RESPONSES_MAX, Layer, Part};
 use crate::bins::bin;
 use crate::pending::{Asked, Ended, Slot};
 use crate::socket::{receive, receive_waiting};
@@ -74,7 +74,7 @@ impl Engine<'_> {
     /// are read: decrypting them is work of the generator, not of the server.
     fn read_secure(&mut self, link: usize, wire: &[u8], received_ns: MonoNs, kernel_ns: ColumnNs) {
         let mut message = Vec::new();
-        let decrypted = self.links[link].decrypt(wire, &mut message);
+        let decrypted = self.links[link].decrypt(wire, received_ns, &mut message);
         // Also before an error a whole reply may have come.
         if !message.is_empty() {
             self.take_bytes(link, &message, received_ns, kernel_ns);
@@ -169,6 +169,9 @@ impl Engine<'_> {
                 break;
             }
         }
+        if self.targets[link].has_streams() {
+            self.serve_streams(link, received_ns, kernel_ns);
+        }
         Ok(used)
     }
 
@@ -182,7 +185,7 @@ impl Engine<'_> {
         self.links[link].partial = partial;
     }
 
-    fn take(
+    pub(super) fn take(
         &mut self,
         link: usize,
         incoming: &Incoming<'_>,
@@ -201,6 +204,8 @@ impl Engine<'_> {
         }
         if incoming.answer == Answer::Sent {
             self.was_sent(link, incoming);
+        } else if incoming.answer == Answer::Part {
+            self.part_came(link, incoming, received_ns);
         } else if incoming.request != GREETING {
             self.replied(link, incoming, received_ns, kernel_ns);
         }
@@ -223,6 +228,27 @@ impl Engine<'_> {
         copy.asked.record.sent_ns = self.clock.column(sent_ns);
         copy.asked.record.sent_bytes = incoming.wire_bytes.unwrap_or(0);
         self.live.lag_ns = self.live.lag_ns.max(sent_ns - copy.asked.intended_ns);
+    }
+
+    /// A token of a reply came.
+    fn part_came(&mut self, link: usize, incoming: &Incoming<'_>, received_ns: MonoNs) {
+        let found = self.open_copy(link, incoming);
+        let Some(copy) = found.and_then(|slot| self.pending.at(slot)) else {
+            return;
+        };
+        let asked = &mut copy.asked;
+        let (layer, since_ns) = match asked.part_ns.replace(received_ns) {
+            None => (Layer::FirstToken, asked.intended_ns),
+            Some(before_ns) => (Layer::Token, before_ns),
+        };
+        self.live.parts.push(Part {
+            server: asked.record.server,
+            request: asked.record.request,
+            attempt: asked.record.attempt,
+            layer,
+            started_ns: self.clock.column(since_ns),
+            ended_ns: self.clock.column(received_ns),
+        });
     }
 
     /// A copy was answered.

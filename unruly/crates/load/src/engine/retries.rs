@@ -82,6 +82,7 @@ impl Engine<'_> {
                 supersedes: false,
                 ..asked.record
             },
+            part_ns: None,
             ticket: asked.record.request | u64::from(attempt) << ATTEMPT_SHIFT,
             ..*asked
         };

@@ -74,6 +74,7 @@ impl Engine<'_> {
         if alone || self.may_retry(&copy.asked.record, &copy.asked) {
             // Its row is written now: the next try is waited for, and not this one.
             self.end_copy(slot, Status::Timeout);
+            self.targets[copy.asked.link].forget(copy.asked.ticket);
             if alone {
                 self.abandon(slot, copy.asked.link);
             }
@@ -91,6 +92,7 @@ impl Engine<'_> {
         let Some(copy) = self.pending.remove(slot) else {
             return;
         };
+        self.targets[copy.asked.link].forget(copy.asked.ticket);
         self.recorder.record(&Record {
             status: Status::Timeout,
             ..copy.asked.record

@@ -1,7 +1,7 @@
 //! Stores that are asked by their client library: `unruly driver URL` is a program like any other.
 
 use super::program::Program;
-use super::{Driver, DriverError, Settings, addresses, check_options};
+use super::{Driver, DriverError, Settings, addresses};
 
 /// The schemes of `unruly/crates/drivers`, with the port of each.
 const PORTS: [(&str, u16); 4] = [
@@ -13,11 +13,6 @@ const PORTS: [(&str, u16); 4] = [
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     let url = &settings.store.url;
-    let options: &[&str] = match url.scheme.as_str() {
-        "cassandra" => &["replicas"],
-        _ => &[],
-    };
-    check_options(settings, options)?;
     let known = PORTS.iter().find(|(scheme, _)| *scheme == url.scheme);
     // An unreachable host is reported before a program is started for it.
     addresses(settings, known.map_or(0, |(_, port)| *port))?;

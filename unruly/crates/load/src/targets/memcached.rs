@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use unruly_plan::Transport;
 use unruly_trace::ErrorKind;
 
-use super::{Driver, DriverError, Settings, check_options, places, without_level, without_path};
+use super::{Driver, DriverError, Settings, places, without_level, without_path};
 use crate::link::Place;
 use crate::target::{
     Answer, CENSUS, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target,
@@ -24,7 +24,6 @@ const FRAME_BYTES: usize = 8;
 const UDP_VALUE_MAX: u64 = 1_300;
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
-    check_options(settings, &[])?;
     without_level(settings)?;
     without_path(settings)?;
     if settings.password.is_some() || !settings.store.url.user.is_empty() {

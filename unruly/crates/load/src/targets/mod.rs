@@ -10,7 +10,7 @@ mod redis;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
-use unruly_plan::{Secret, Store, Transport};
+use unruly_plan::{Portion, Secret, Store, Transport};
 use unruly_trace::DurationNs;
 
 use crate::link::Place;
@@ -21,22 +21,115 @@ pub use group_rpc::GroupRpc;
 /// What makes a driver of what the plan says.
 type Make = fn(&Settings<'_>) -> Result<Box<dyn Driver>, DriverError>;
 
-/// Every driver: the scheme of its URLs, what it speaks to, and how it is made.
-const DRIVERS: [(&str, &str, Make); 10] = [
-    ("redis", "Redis, and what speaks its protocol", redis::make),
-    ("memcached", "memcached, over TCP or UDP", memcached::make),
-    ("http", "an HTTP/1.1 server", http::make),
-    ("https", "an HTTP/1.1 server, by TLS", http::make),
-    ("cassandra", "Apache Cassandra, by CQL", library::make),
-    ("etcd", "etcd, by gRPC", library::make),
-    ("flurry", "Flurry, by its public client", library::make),
-    ("garage-k2v", "Garage, by its K2V", library::make),
+/// A kind of target: what its URLs are like, and what asks it.
+pub struct Scheme {
+    /// The scheme of its URLs.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Its URLs.
+    pub form: &'static str,
+    /// The options of its URLs, and their meanings.
+    pub options: &'static [(&'static str, &'static str)],
+    make: Make,
+}
+
+/// Every target that has a driver.
+const SCHEMES: [Scheme; 12] = [
+    Scheme {
+        name: "redis",
+        about: "Redis, and what speaks its protocol",
+        form: "redis://[user@]host[:6379][/database]",
+        options: &[("replicas", "copies of each write that --level waits for")],
+        make: redis::make,
+    },
+    Scheme {
+        name: "memcached",
+        about: "memcached, over TCP or UDP",
+        form: "memcached://host[:11211]",
+        options: &[],
+        make: memcached::make,
+    },
+    Scheme {
+        name: "http",
+        about: "an HTTP server",
+        form: "http://[user@]host[:80]/path?query",
+        options: &[],
+        make: http::make,
+    },
+    Scheme {
+        name: "https",
+        about: "an HTTP server, by TLS",
+        form: "https://[user@]host[:443]/path?query",
+        options: &[],
+        make: http::make,
+    },
+    Scheme {
+        name: "openai",
+        about: "a language model, by the API of OpenAI",
+        form: "openai://host[:80]/v1",
+        options: &OPENAI_OPTIONS,
+        make: http::make,
+    },
+    Scheme {
+        name: "openais",
+        about: "a language model, by TLS",
+        form: "openais://host[:443]/v1",
+        options: &OPENAI_OPTIONS,
+        make: http::make,
+    },
+    Scheme {
+        name: "cassandra",
+        about: "Apache Cassandra, by CQL",
+        form: "cassandra://[user@]host[:9042],..[/keyspace]",
+        options: &[("replicas", "copies of each row in a keyspace that is made")],
+        make: library::make,
+    },
+    Scheme {
+        name: "etcd",
+        about: "etcd, by gRPC",
+        form: "etcd://host[:2379],..",
+        options: &[],
+        make: library::make,
+    },
+    Scheme {
+        name: "flurry",
+        about: "Flurry, by its public client",
+        form: "flurry://host[:7700],..[/session]",
+        options: &[],
+        make: library::make,
+    },
+    Scheme {
+        name: "garage-k2v",
+        about: "Garage, by its K2V",
+        form: "garage-k2v://KEY@host[:3904],../bucket",
+        options: &[],
+        make: library::make,
+    },
+    Scheme {
+        name: "program",
+        about: "a program of yours, in any language",
+        form: "program:COMMAND",
+        options: &[],
+        make: program::make,
+    },
+    Scheme {
+        name: "null",
+        about: "nothing at all: the latency of unruly itself",
+        form: "null:",
+        options: &[],
+        make: null::make,
+    },
+];
+
+const OPENAI_OPTIONS: [(&str, &str); 4] = [
     (
-        "program",
-        "a program of yours, in any language",
-        program::make,
+        "model",
+        "name that the server knows the model by [default: default]",
     ),
-    ("null", "nothing at all: what we ourselves take", null::make),
+    ("max_tokens", "longest reply"),
+    ("api", "chat or completions [default: chat]"),
+    ("stream", "true or false: tokens one by one [default: true]"),
 ];
 
 /// What a driver is made of.
@@ -50,6 +143,10 @@ pub struct Settings<'a> {
     pub timeout_ns: DurationNs,
     /// What lets the user in.
     pub password: Option<&'a Secret>,
+    /// Random values of requests follow from it.
+    pub seed: u64,
+    /// Which of the requests this process sends.
+    pub portion: Portion,
     /// Where the program `unruly` is, which asks some stores in a process of its own.
     pub own: Option<&'a str>,
 }
@@ -92,6 +189,11 @@ pub trait Driver: Send {
     /// What the bytes of a new connection to one of the places mean.
     fn target(&self, place: usize) -> Box<dyn Target>;
 
+    /// What the driver sends that no plan holds, in words for the run's events.
+    fn about(&self) -> Option<String> {
+        None
+    }
+
     /// Whether all clients share one connection.
     fn is_shared(&self) -> bool {
         false
@@ -105,9 +207,9 @@ pub trait Driver: Send {
 /// When there is no such driver, or it cannot do what the plan says, or the host is unknown.
 pub fn driver(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     let url = &settings.store.url;
-    let found = DRIVERS.iter().find(|(scheme, ..)| *scheme == url.scheme);
-    let Some((.., make)) = found else {
-        let known: Vec<&str> = DRIVERS.iter().map(|(scheme, ..)| *scheme).collect();
+    let found = SCHEMES.iter().find(|it| it.name == url.scheme);
+    let Some(scheme) = found else {
+        let known: Vec<&str> = SCHEMES.iter().map(|it| it.name).collect();
         return Err(DriverError::new(
             "url",
             format!("there is no driver {:?}", url.scheme),
@@ -123,12 +225,14 @@ pub fn driver(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
             "remove transport",
         ));
     }
-    make(settings)
+    check_options(settings, scheme)?;
+    (scheme.make)(settings)
 }
 
-/// Every driver: the scheme of its URLs, and what it speaks to.
-pub fn drivers() -> impl Iterator<Item = (&'static str, &'static str)> {
-    DRIVERS.iter().map(|(scheme, about, _)| (*scheme, *about))
+/// Every kind of target.
+#[must_use]
+pub fn schemes() -> &'static [Scheme] {
+    &SCHEMES
 }
 
 /// The addresses of the hosts of a URL.
@@ -157,9 +261,13 @@ fn places(settings: &Settings<'_>, port: u16) -> Result<Vec<Place>, DriverError>
     Ok(addresses(settings, port)?.into_iter().map(place).collect())
 }
 
-/// Refuses options of a URL that a driver does not know.
-fn check_options(settings: &Settings<'_>, known: &[&str]) -> Result<(), DriverError> {
+/// Refuses options of a URL that a target does not have. The query of HTTP belongs to the server.
+fn check_options(settings: &Settings<'_>, scheme: &Scheme) -> Result<(), DriverError> {
     let url = &settings.store.url;
+    if matches!(scheme.name, "http" | "https") {
+        return Ok(());
+    }
+    let known: Vec<&str> = scheme.options.iter().map(|(name, _)| *name).collect();
     match url.options().find(|(name, _)| !known.contains(name)) {
         None => Ok(()),
         Some((name, _)) => Err(DriverError::new(
@@ -170,7 +278,7 @@ fn check_options(settings: &Settings<'_>, known: &[&str]) -> Result<(), DriverEr
             } else {
                 format!("wanted {}", known.join(", "))
             },
-            "see unruly/docs/drivers.md",
+            format!("unruly targets {}", url.scheme),
         )),
     }
 }
@@ -228,6 +336,8 @@ pub(crate) mod tests {
             transport: drive.transport,
             timeout_ns: DurationNs::seconds(1),
             password: password.as_ref(),
+            seed: 1,
+            portion: Portion::new(0, 1),
             own: Some("/a/path/to/unruly"),
         };
         driver(&settings).map_err(|error| error.to_string())
@@ -249,6 +359,7 @@ pub(crate) mod tests {
         let mut out = Vec::new();
         let outgoing = Outgoing {
             request,
+            number: request,
             session: 3,
             intended_ns: unruly_trace::MonoNs(0),
             operation,
@@ -292,7 +403,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, openai, openais, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

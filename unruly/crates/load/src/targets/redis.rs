@@ -7,7 +7,7 @@ use redis_protocol::resp2::types::RangeFrame;
 use unruly_plan::Secret;
 use unruly_trace::{DurationNs, ErrorKind};
 
-use super::{Driver, DriverError, Settings, check_options, places};
+use super::{Driver, DriverError, Settings, places};
 use crate::link::Place;
 use crate::target::{
     Answer, CENSUS, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError, Target,
@@ -29,7 +29,6 @@ const UNAVAILABLE: [&[u8]; 6] = [
 ];
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
-    check_options(settings, &["replicas"])?;
     let url = &settings.store.url;
     let mut greeting = Vec::new();
     let mut greetings = 0;

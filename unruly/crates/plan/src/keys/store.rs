@@ -99,7 +99,7 @@ table! {
         "headers",
         Text::like("Accept: application/json"),
         "lines `Name: value` that every request has; only for `http`. `{password}` stands for the \
-         secret",
+         secret, `{uuid}`, `{sequence}` and `{random:1..9}` for a value of each request",
     ).default_is("none").also("no `Connection`, `Content-Length`, `Transfer-Encoding` or `Upgrade`"), |it| {
         let headers = it.http.as_ref().map(|it| it.headers.to_string());
         headers.filter(|it| !it.is_empty()).and_then(text)
@@ -108,8 +108,26 @@ table! {
     BODY: Text = key(
         "body",
         Text::like("{\\\"item\\\": 7}"),
-        "the body of every request; only for `http`. `{password}` stands for the secret",
+        "the body of every request; only for `http`, with the same places as `headers`",
     ).default_is("none").also("up to 500 KB"), |it| it.http.as_ref().and_then(|it| it.body.as_ref().and_then(text));
+
+    PROMPT: Text = key(
+        "prompt",
+        Text::like("Why is {data.thing} blue?"),
+        "the text that a language model is asked; only for `openai`, with the same places as \
+         `headers`, and `{words:100}` for as many random words",
+    ).default_is("none; then `body` holds the whole request"), |it| {
+        it.http.as_ref().and_then(|it| it.prompt.as_ref().and_then(text))
+    };
+
+    DATA: Text = key(
+        "data",
+        Text::like("users.csv"),
+        "a CSV file whose first line names its columns; only for `http`. Each request takes the \
+         next row, and `{data.COLUMN}` in the URL, in a header or in the body stands for its value. \
+         The path is relative to the plan",
+    ).default_is("none").also("a file of up to 64 MB"),
+        |it| it.http.as_ref().and_then(|it| it.data.as_ref().and_then(text));
 
     AUTH: Choice<Auth> = key(
         "auth",
@@ -126,6 +144,13 @@ table! {
         Switch { default: true },
         "`false` opens a connection for each request; only for `http`",
     ), |it| it.http.as_ref().and_then(|it| bare(it.keep_alive));
+
+    HTTP2: Switch = key(
+        "http2",
+        Switch { default: false },
+        "`true` speaks HTTP/2: each connection carries many requests at once. An `https` server \
+         agrees in the TLS handshake, and an `http` server must know it; only for `http`",
+    ), |it| it.http.as_ref().and_then(|it| bare(it.http2));
 
     CA_CERT: Text = key(
         "ca_cert",

@@ -9,15 +9,17 @@ use crate::error::PlanError;
 use crate::model::Plan;
 
 /// Keys that an HTTP server by TLS has, and a store has not.
-const OF_HTTPS: [&str; 11] = [
+const OF_HTTPS: [&str; 13] = [
     "auth",
     "body",
     "ca_cert",
     "client_cert",
     "client_key",
     "connections",
+    "data",
     "expect",
     "headers",
+    "http2",
     "insecure",
     "keep_alive",
     "method",
@@ -28,6 +30,7 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
     let load = match section.title {
         "mesh" => "[mesh]\nagents = 7\ngroups = [3, 4]\n",
         "stream" => "[stream]\nprotocol = \"tcp\"\n",
+        "store" if key.name() == "prompt" => "[drive]\nurl = \"openai://h/v1\"\n",
         "store" if OF_HTTPS.contains(&key.name()) => "[drive]\nurl = \"https://h/one\"\n",
         "store" => "[drive]\nurl = \"redis://h\"\n",
         _ => "[drive]\n",

@@ -1,11 +1,15 @@
-//! An HTTP/1.1 server, in the clear or by TLS. A read is a `GET`, a write a `PUT`, unless the plan names
+//! An HTTP server, in the clear or by TLS. A read is a `GET`, a write a `PUT`, unless the plan names
 //! a method; `{key}` in the URL stands for the key.
 //!
-//! A connection carries one request at a time, and ends when the server says so (`Connection: close`,
+//! A connection of HTTP/1.1 carries one request at a time, and ends when the server says so (`Connection: close`,
 //! HTTP/1.0). A request that may be done twice (RFC 9110, 9.2.2) may be sent again.
 
+mod openai;
+mod pipe;
 mod request;
 mod response;
+mod streams;
+mod template;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,8 +17,11 @@ use std::sync::Arc;
 use unruly_plan::Codes;
 use unruly_trace::ErrorKind;
 
+use self::openai::Tokens;
 use self::request::Form;
-use self::response::{Head, head};
+use self::response::{BODY_BYTES_MAX, Head, head};
+use self::streams::Streams;
+use self::template::Data;
 use super::{Driver, DriverError, Settings, addresses, places, without_level};
 use crate::link::Place;
 use crate::target::{Answer, Incoming, Outgoing, ProtocolError, Target};
@@ -23,26 +30,48 @@ use crate::tls::{TlsClient, TlsError, config};
 const PORT: u16 = 80;
 const TLS_PORT: u16 = 443;
 
+/// The names of the protocols in a TLS handshake (RFC 7301).
+const HTTP_1_1: &[u8] = b"http/1.1";
+const HTTP_2: &[u8] = b"h2";
+
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     without_level(settings)?;
+    let kind = match &settings.store.http {
+        _ if settings.store.url.is_openai() => Kind::Tokens,
+        Some(http) if http.http2 => Kind::Streams,
+        _ => Kind::Plain,
+    };
+    if kind == Kind::Tokens {
+        let store = openai::store(settings)?;
+        let store = &store;
+        return made(&Settings { store, ..*settings }, kind);
+    }
+    made(settings, kind)
+}
+
+fn made(settings: &Settings<'_>, kind: Kind) -> Result<Box<dyn Driver>, DriverError> {
     let http = settings.store.http.clone().unwrap_or_default();
     let places = if settings.store.url.is_secure() {
-        secure_places(settings, &http.tls)?
+        secure_places(settings, &http.tls, http.http2)?
     } else {
         places(settings, PORT)?
     };
+    let data = http.data.as_deref().map(Data::read).transpose()?;
+    let data = data.map(Arc::new);
     let hosts = settings.store.url.hosts.iter();
     let asking = hosts.map(|host| {
-        let form = Form::of(settings, host)?;
+        let form = Form::of(settings, host, data.clone())?;
         Ok(Arc::new(Asking {
             form,
             expect: http.expect.clone(),
             keep_alive: http.keep_alive,
+            kind,
         }))
     });
     Ok(Box::new(Http {
         asking: asking.collect::<Result<_, _>>()?,
         places,
+        data,
     }))
 }
 
@@ -50,6 +79,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
 fn secure_places(
     settings: &Settings<'_>,
     files: &unruly_plan::Tls,
+    streams: bool,
 ) -> Result<Vec<Place>, DriverError> {
     let wrong = |error: TlsError| {
         let hint = match error.key {
@@ -64,12 +94,14 @@ fn secure_places(
             hint,
         )
     };
-    let config = config(files).map_err(wrong)?;
+    let protocol = if streams { HTTP_2 } else { HTTP_1_1 };
+    let config = config(files, protocol).map_err(wrong)?;
     let hosts = settings.store.url.hosts.iter();
     let places = hosts
         .zip(addresses(settings, TLS_PORT)?)
         .map(|((host, _), address)| {
-            let client = TlsClient::new(&config, host).map_err(wrong)?;
+            let required = streams.then_some(HTTP_2);
+            let client = TlsClient::new(&config, host, required).map_err(wrong)?;
             Ok(Place::Secure(address, client))
         });
     places.collect()
@@ -79,6 +111,8 @@ struct Http {
     places: Vec<Place>,
     /// How each place is asked.
     asking: Vec<Arc<Asking>>,
+    /// Values of the requests.
+    data: Option<Arc<Data>>,
 }
 
 /// What all connections to one host share.
@@ -88,6 +122,18 @@ struct Asking {
     expect: Codes,
     /// A connection may carry another request after a response.
     keep_alive: bool,
+    kind: Kind,
+}
+
+/// What a connection carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// HTTP/1.1.
+    Plain,
+    /// HTTP/2: many requests at once.
+    Streams,
+    /// HTTP/1.1, and the tokens of a reply one by one.
+    Tokens,
 }
 
 impl Driver for Http {
@@ -95,11 +141,36 @@ impl Driver for Http {
         &self.places
     }
 
+    fn about(&self) -> Option<String> {
+        self.data.as_deref().map(Data::about)
+    }
+
     fn target(&self, place: usize) -> Box<dyn Target> {
-        Box::new(Connection {
-            http: Arc::clone(&self.asking[place]),
-            asked: VecDeque::new(),
-        })
+        let http = Arc::clone(&self.asking[place]);
+        match http.kind {
+            Kind::Streams => Box::new(Streams::new(http)),
+            Kind::Tokens => Box::new(Tokens::new(http)),
+            Kind::Plain => Box::new(Connection {
+                http,
+                asked: VecDeque::new(),
+            }),
+        }
+    }
+}
+
+/// What a response with this code says of its request.
+fn judged<'a>(
+    expect: &Codes,
+    code: u16,
+    asks_for_value: bool,
+    line: &'a [u8],
+    body: Option<&'a [u8]>,
+) -> Answer<'a> {
+    match code {
+        404 if asks_for_value => Answer::Missing,
+        code if !expect.has(code) => Answer::Failed(ErrorKind::Code, line),
+        200..=299 if asks_for_value => body.map_or(Answer::Done, Answer::Found),
+        _ => Answer::Done,
     }
 }
 
@@ -127,7 +198,7 @@ impl Target for Connection {
             request: outgoing.request,
             value: form.asks_for_value(outgoing.operation),
         });
-        form.write(outgoing.operation, out);
+        form.write(outgoing, out);
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
@@ -176,12 +247,8 @@ impl Connection {
         bytes: usize,
     ) -> Result<Incoming<'a>, ProtocolError> {
         let asked = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
-        let answer = match head.status {
-            404 if asked.value => Answer::Missing,
-            status if !self.http.expect.has(status) => Answer::Failed(ErrorKind::Code, head.line),
-            200..=299 if asked.value => body.map_or(Answer::Done, Answer::Found),
-            _ => Answer::Done,
-        };
+        let expect = &self.http.expect;
+        let answer = judged(expect, head.status, asked.value, head.line, body);
         Ok(Incoming {
             code: Some(head.status),
             closes: head.closes || !self.http.keep_alive,

@@ -1,16 +1,25 @@
 //! The requests of a plan. Most of a request is the same each time, and is put together once.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Secret, Store};
+use bytes::Bytes;
+use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store};
+use unruly_trace::MonoNs;
 
 use super::super::{DriverError, Settings};
-use crate::target::Operation;
+use super::template::{Data, Escape, Template, Turn};
+use crate::target::{Operation, Outgoing};
 
 /// Ports that a `Host` header leaves out.
-const USUAL_PORTS: [(&str, u16); 2] = [("http", 80), ("https", 443)];
+const USUAL_PORTS: [(&str, u16); 4] = [
+    ("http", 80),
+    ("https", 443),
+    ("openai", 80),
+    ("openais", 443),
+];
 
 /// Headers that we send unless the plan has them.
 const USUAL_HEADERS: [(&str, &str); 2] = [
@@ -18,16 +27,19 @@ const USUAL_HEADERS: [(&str, &str); 2] = [
     ("Accept", "*/*"),
 ];
 
-/// The parts of a request that do not change.
-#[derive(Clone)]
+/// How requests are put together.
 pub(super) struct Form {
     method: Option<Method>,
-    path: String,
+    path: Template,
     /// The path has a place for the key.
     keyed: bool,
     /// All lines but `Content-Length`.
-    headers: String,
-    body: String,
+    headers: Template,
+    body: Template,
+    data: Option<Arc<Data>>,
+    seed: u64,
+    portion: Portion,
+    scheme: &'static str,
 }
 
 impl Form {
@@ -35,24 +47,76 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// When a secret is missing or does not fit its place, or when the path holds a space.
+    /// When a secret is missing or does not fit its place, when a place for a value cannot be
+    /// filled, or when the path holds a space.
     pub(super) fn of(
         settings: &Settings<'_>,
         host: &(String, Option<u16>),
+        data: Option<Arc<Data>>,
     ) -> Result<Self, DriverError> {
         let store = settings.store;
         let default = Http::default();
         let http = store.http.as_ref().unwrap_or(&default);
         let password = settings.password.map(Secret::reveal);
-        let path = path(store, password)?;
-        let body = http.body.clone().unwrap_or_default();
-        Ok(Self {
+        let of_json = http.headers.iter().any(|(name, value)| {
+            name.eq_ignore_ascii_case("content-type") && value.to_ascii_lowercase().contains("json")
+        });
+        let escape = if of_json { Escape::Json } else { Escape::Body };
+        let body = http.body.as_deref().unwrap_or_default();
+        let body = Template::parse("body", body, escape, data.as_deref())?;
+        let form = Self {
             method: http.method.clone(),
             keyed: store.url.has_key(),
-            headers: headers(store, http, host, password)?,
-            body: with_password("body", body, password, |byte| byte != 0)?,
-            path,
-        })
+            path: path(store, password, data.as_deref())?,
+            headers: headers(store, http, host, password, data.as_deref())?,
+            body: body.map_text(|text| with_password("body", text, password, |byte| byte != 0))?,
+            data,
+            seed: settings.seed,
+            portion: settings.portion,
+            scheme: if store.url.is_secure() {
+                "https"
+            } else {
+                "http"
+            },
+        };
+        form.headers.check_lines(form.data.as_deref())?;
+        form.check_use(http)?;
+        form.check_streams(http)?;
+        Ok(form)
+    }
+
+    /// Refuses a data file of which nothing is sent.
+    fn check_use(&self, http: &Http) -> Result<(), DriverError> {
+        let used = [&self.path, &self.headers, &self.body];
+        match &http.data {
+            Some(file) if !used.iter().any(|it| it.has_data()) => Err(DriverError::new(
+                "data",
+                format!("no value of {file} is sent"),
+                "wanted {data.COLUMN} in the URL, in a header or in the body",
+                "see unruly/docs/https.md",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a URL that HTTP/2 cannot carry.
+    fn check_streams(&self, http: &Http) -> Result<(), DriverError> {
+        let outgoing = Outgoing {
+            request: 0,
+            number: 0,
+            session: 0,
+            intended_ns: MonoNs(0),
+            operation: Operation::Read { key: "k" },
+        };
+        if !http.http2 || self.request(&outgoing).is_some() {
+            return Ok(());
+        }
+        Err(DriverError::new(
+            "url",
+            "it is no URL that HTTP/2 can carry",
+            "wanted a path of the characters that a URL may have",
+            "write the others as %20 and so on",
+        ))
     }
 
     /// True if an answer to the operation is the value of a key.
@@ -71,36 +135,93 @@ impl Form {
         self.method.as_ref().is_none_or(Method::is_idempotent)
     }
 
-    /// Appends the request of an operation.
-    pub(super) fn write(&self, operation: Operation<'_>, out: &mut Vec<u8>) {
-        let (usual, key, body) = match operation {
-            Operation::Write { key, value } => ("PUT", key, value),
-            Operation::Read { key } => ("GET", key, ""),
-            Operation::Call { .. } => ("GET", "", ""),
+    /// The request as HTTP/2 has it, and its body; `None` if there is no such request.
+    pub(super) fn request(&self, outgoing: &Outgoing<'_>) -> Option<(http::Request<()>, Bytes)> {
+        let (usual, key, value) = parts(outgoing.operation);
+        let turn = Turn::new(self.seed, self.portion, outgoing.number, key);
+        let data = self.data.as_deref();
+        let method = self.method.as_ref().map_or(usual, Method::as_str);
+        let mut body = Vec::new();
+        match &self.method {
+            None => body.extend_from_slice(value.as_bytes()),
+            Some(_) => self.body.write(&turn, data, &mut body),
+        }
+        let (mut lines, mut path) = (Vec::new(), Vec::new());
+        self.headers.write(&turn, data, &mut lines);
+        self.path.write(&turn, data, &mut path);
+        let mut request = http::Request::builder()
+            .method(method)
+            .version(http::Version::HTTP_2);
+        let mut authority: &[u8] = b"";
+        for line in lines.split(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+                continue;
+            };
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            if name.eq_ignore_ascii_case(b"host") {
+                authority = value;
+            } else {
+                request = request.header(name, value);
+            }
+        }
+        if !body.is_empty() {
+            request = request.header(http::header::CONTENT_LENGTH, body.len());
+        }
+        let uri = http::Uri::builder()
+            .scheme(self.scheme)
+            .authority(authority)
+            .path_and_query(path)
+            .build();
+        let request = request.uri(uri.ok()?).body(()).ok()?;
+        Some((request, body.into()))
+    }
+
+    /// Appends a request of HTTP/1.1.
+    pub(super) fn write(&self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
+        let (usual, key, value) = parts(outgoing.operation);
+        let turn = Turn::new(self.seed, self.portion, outgoing.number, key);
+        let data = self.data.as_deref();
+        let method = self.method.as_ref().map_or(usual, Method::as_str);
+        let mut filled = Vec::new();
+        let body = match (&self.method, self.body.plain()) {
+            (None, _) => value.as_bytes(),
+            (Some(_), Some(text)) => text.as_bytes(),
+            (Some(_), None) => {
+                self.body.write(&turn, data, &mut filled);
+                filled.as_slice()
+            }
         };
-        let (method, body) = match &self.method {
-            Some(method) => (method.as_str(), self.body.as_str()),
-            None => (usual, body),
-        };
-        let headers = &self.headers;
-        // Writing to memory does not fail.
-        let _ = if self.keyed {
-            let path = self.path.replace("{key}", key);
-            write!(out, "{method} {path} HTTP/1.1\r\n{headers}")
-        } else {
-            write!(out, "{method} {} HTTP/1.1\r\n{headers}", self.path)
-        };
+        out.extend_from_slice(method.as_bytes());
+        out.push(b' ');
+        self.path.write(&turn, data, out);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        self.headers.write(&turn, data, out);
         // A method that means a body has one, be it empty (RFC 9110, 8.6).
         if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
+            // Writing to memory does not fail.
             let _ = write!(out, "Content-Length: {}\r\n", body.len());
         }
         out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(body.as_bytes());
+        out.extend_from_slice(body);
+    }
+}
+
+/// The method of an operation where the plan names none, its key and its value.
+fn parts(operation: Operation<'_>) -> (&'static str, &str, &str) {
+    match operation {
+        Operation::Write { key, value } => ("PUT", key, value),
+        Operation::Read { key } => ("GET", key, ""),
+        Operation::Call { .. } => ("GET", "", ""),
     }
 }
 
 /// The path with the query.
-fn path(store: &Store, password: Option<&str>) -> Result<String, DriverError> {
+fn path(
+    store: &Store,
+    password: Option<&str>,
+    data: Option<&Data>,
+) -> Result<Template, DriverError> {
     let url = &store.url;
     let mut path = if url.path.is_empty() {
         "/".to_owned()
@@ -118,7 +239,8 @@ fn path(store: &Store, password: Option<&str>) -> Result<String, DriverError> {
             "write %20 for a space",
         ));
     }
-    with_password("url", path, password, |byte| byte.is_ascii_graphic())
+    Template::parse("url", &path, Escape::Url, data)?
+        .map_text(|text| with_password("url", text, password, |byte| byte.is_ascii_graphic()))
 }
 
 /// The header lines, each with its end.
@@ -127,7 +249,8 @@ fn headers(
     http: &Http,
     host: &(String, Option<u16>),
     password: Option<&str>,
-) -> Result<String, DriverError> {
+    data: Option<&Data>,
+) -> Result<Template, DriverError> {
     let (url, own) = (&store.url, &http.headers);
     if url.has_key() && own.has("accept-encoding") {
         return Err(DriverError::new(
@@ -150,20 +273,20 @@ fn headers(
     if !http.keep_alive {
         add("Connection", "close");
     }
-    let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     for (name, value) in own.iter() {
-        add(
-            name,
-            &with_password("headers", value.to_owned(), password, printable)?,
-        );
+        add(name, value);
     }
+    let own_lines = Template::parse("headers", &lines, Escape::Header, data)?.map_text(|text| {
+        let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+        with_password("headers", text, password, printable)
+    })?;
     if !http.has_password_place(url)
         && !own.has("authorization")
         && let Some(value) = authorization(store, http.auth, password)?
     {
-        add("Authorization", &value);
+        return Ok(own_lines.with_end(&format!("Authorization: {value}\r\n")));
     }
-    Ok(lines)
+    Ok(own_lines)
 }
 
 /// The value of the header that lets a user in, where there is one.

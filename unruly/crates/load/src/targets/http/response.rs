@@ -8,7 +8,7 @@ const WANTED: &str = "an HTTP/1.1 response";
 const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest body that is taken.
-const BODY_BYTES_MAX: usize = 32 << 20;
+pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// What a response begins with.
 pub(super) struct Head<'a> {
@@ -19,6 +19,8 @@ pub(super) struct Head<'a> {
     length: Length,
     /// The server closes the connection after it.
     pub(super) closes: bool,
+    /// The body is server-sent events.
+    pub(super) has_events: bool,
 }
 
 /// A body, where it stands in one piece, and where its response ends.
@@ -67,6 +69,7 @@ pub(super) fn head(input: &[u8], to_head: bool) -> Result<Option<Head<'_>>, Prot
         bytes,
         length,
         closes,
+        has_events: is_of(response.headers, "text/event-stream"),
     }))
 }
 
@@ -109,7 +112,28 @@ fn has_word(headers: &[httparse::Header<'_>], name: &str, word: &str) -> bool {
         .any(|it| it.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
 }
 
+/// True if the body is of this type, whatever its parameters are.
+fn is_of(headers: &[httparse::Header<'_>], kind: &str) -> bool {
+    values(headers, "content-type").any(|value| {
+        let own = value.split(|byte| *byte == b';').next();
+        own.is_some_and(|it| it.trim_ascii().eq_ignore_ascii_case(kind.as_bytes()))
+    })
+}
+
 impl Head<'_> {
+    /// True if the body comes in chunks.
+    pub(super) fn is_chunked(&self) -> bool {
+        matches!(self.length, Length::Chunked)
+    }
+
+    /// The length of the body, where the head says it.
+    pub(super) fn known_length(&self) -> Option<usize> {
+        match self.length {
+            Length::Known(length) => Some(length),
+            _ => None,
+        }
+    }
+
     /// True if the body ends with the connection.
     pub(super) fn is_until_close(&self) -> bool {
         matches!(self.length, Length::UntilClose)
@@ -154,7 +178,7 @@ fn end_of_chunks(input: &[u8], mut at: usize) -> Result<Option<usize>, ProtocolE
 }
 
 /// Where the trailers end, which nobody needs.
-fn end_of_trailers(input: &[u8], mut at: usize) -> Result<Option<usize>, ProtocolError> {
+pub(super) fn end_of_trailers(input: &[u8], mut at: usize) -> Result<Option<usize>, ProtocolError> {
     loop {
         let rest = &input[at.min(input.len())..];
         let Some(line) = rest.iter().position(|byte| *byte == b'\n') else {

@@ -1,0 +1,47 @@
+//! The verb `targets`: what `unruly drive` can ask, with the options of each URL.
+
+use anyhow::Result;
+use unruly_load::{Scheme, schemes};
+use unruly_runner::ECHO;
+
+use crate::cli::say;
+
+/// Where all flags of a target are explained.
+const PAGE: &str = "unruly/docs/drivers.md";
+
+/// Prints all targets, or one with its options.
+///
+/// # Errors
+///
+/// When there is no such target, or the output is closed.
+pub(crate) fn targets(name: Option<&str>) -> Result<u8> {
+    let Some(name) = name else {
+        for it in schemes() {
+            say(&format!("{:<12} {}", it.name, it.about))?;
+        }
+        say(&format!("{:<12} an echo server of unruly", ECHO))?;
+        say(&format!(
+            "{:<12} a store that the run starts: unruly services",
+            "service"
+        ))?;
+        return Ok(0);
+    };
+    let found = schemes().iter().find(|it| it.name == name);
+    let Some(scheme) = found else {
+        anyhow::bail!("targets: there is no target {name:?}; hint: unruly targets lists them");
+    };
+    explain(scheme)?;
+    Ok(0)
+}
+
+fn explain(scheme: &Scheme) -> Result<()> {
+    say(&format!("{}: {}", scheme.name, scheme.about))?;
+    say(&format!("  {}", scheme.form))?;
+    if !scheme.options.is_empty() {
+        say("options of the URL, after a ?:")?;
+    }
+    for (name, meaning) in scheme.options {
+        say(&format!("  {name:<12} {meaning}"))?;
+    }
+    say(&format!("flags: unruly drive --help; more: {PAGE}"))
+}

@@ -1,0 +1,123 @@
+//! Connections that carry many requests at once, each in a stream of its own (HTTP/2).
+//!
+//! First, the target keeps an encoded request until the server allows another stream; its row says
+//! that it waited. Second, the target hands over what it has to send, message by message. Third, a
+//! server may say that it takes no more requests on a connection, as some do after a thousand.
+//! Requests that come then, or that the server did not look at, wait until the open ones have ended,
+//! and are sent on a new connection. A request that waits counts from its scheduled time.
+
+use unruly_trace::{ColumnNs, MonoNs};
+
+use super::Engine;
+use crate::pending::Slot;
+use crate::target::Fate;
+
+impl Engine<'_> {
+    /// Sends a request over a connection with streams, now or as soon as there is a stream for it.
+    pub(super) fn send_in_stream(&mut self, slot: Slot, link: usize) {
+        self.drain(link);
+        let waits = self
+            .pending
+            .at(slot)
+            .filter(|copy| copy.asked.record.sent_bytes == 0);
+        if let Some(copy) = waits {
+            copy.asked.record.waited = true;
+            let asked = copy.asked;
+            self.held_back(&asked);
+        }
+    }
+
+    /// Queues the messages that a target has for the server.
+    pub(super) fn drain(&mut self, link: usize) {
+        let server = self.peers[link].id;
+        loop {
+            let (target, pending) = (&mut self.targets[link], &self.pending);
+            let mut whose = None;
+            let bytes = self.links[link].queue_with(|out| {
+                whose = target
+                    .drain(out)
+                    .and_then(|ticket| pending.find(ticket, server));
+                whose
+            });
+            if bytes == 0 && whose.is_none() {
+                break;
+            }
+            if let Some(copy) = whose.and_then(|slot| self.pending.at(slot)) {
+                copy.asked.record.sent_bytes = bytes;
+            }
+        }
+        if self.links[link].has_queued() {
+            self.fresh.push(link);
+        }
+    }
+
+    /// Takes the replies that a connection with streams has completed.
+    pub(super) fn serve_streams(&mut self, link: usize, received_ns: MonoNs, kernel_ns: ColumnNs) {
+        while let Some(reply) = self.targets[link].next_reply() {
+            if let Some(incoming) = reply.incoming() {
+                self.take(link, &incoming, received_ns, kernel_ns);
+            } else if let Some(slot) = self.pending.find(reply.ticket, self.peers[link].id) {
+                debug_assert_eq!(reply.fate, Fate::Untouched, "all others are incoming");
+                self.outcome.resent += 1;
+                self.park(slot, link);
+            }
+        }
+        self.drain(link);
+        self.renew(link);
+    }
+
+    /// Keeps a request for the next connection.
+    pub(super) fn park(&mut self, slot: Slot, link: usize) {
+        if let Some(copy) = self.pending.at(slot) {
+            copy.asked.record.waited = true;
+            copy.asked.record.sent_bytes = 0;
+            let asked = copy.asked;
+            self.parked.push((link, slot));
+            self.held_back(&asked);
+        }
+    }
+
+    /// Makes a new connection when the server takes no more requests on this one and has answered
+    /// all of those that it took.
+    pub(super) fn renew(&mut self, link: usize) {
+        if self.targets[link].is_closing() && self.targets[link].is_idle() {
+            self.reopen(link);
+        }
+    }
+
+    /// Makes a new connection at once, and sends the kept requests over it.
+    pub(super) fn reopen(&mut self, link: usize) {
+        if let Some(socket) = self.links[link].socket() {
+            self.poller.remove(socket);
+        }
+        self.links[link].close();
+        // From here on it is a connection like any other, also if it cannot be made.
+        self.targets[link].greet(&mut Vec::new());
+        self.try_connect(link);
+        for slot in self.take_parked(link) {
+            let Some(copy) = self.pending.at(slot).filter(|copy| !copy.timed_out) else {
+                continue;
+            };
+            let asked = copy.asked;
+            let session = self.pending.session_of(asked.group);
+            self.write_out(slot, &asked, 0, session);
+        }
+    }
+
+    fn take_parked(&mut self, link: usize) -> Vec<Slot> {
+        let all = std::mem::take(&mut self.parked);
+        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(it, _)| *it == link);
+        self.parked = others;
+        own.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    /// True if a request is kept for the next connection.
+    pub(super) fn is_parked(&self, slot: Slot) -> bool {
+        self.parked.iter().any(|(_, it)| *it == slot)
+    }
+
+    /// Forgets the requests that were kept for a connection.
+    pub(super) fn forget_parked(&mut self, link: usize) {
+        self.parked.retain(|(it, _)| *it != link);
+    }
+}

@@ -1,0 +1,607 @@
+//! Values that each request has of its own: a row of a data file, a number, a UUID.
+//!
+//! First, a text of the plan is split at its places. Second, a request's number chooses its values:
+//! rows of the data file come in turn, and everything random follows from the seed, so a run can be
+//! repeated. A place has one value in a request, wherever it stands, also when it is tried again.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use unruly_plan::{Portion, mix};
+
+use super::super::DriverError;
+
+/// What stands as it is in a URL (RFC 3986, 2.3).
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Largest data file, which is held in memory.
+const DATA_BYTES_MAX: u64 = 64 << 20;
+
+/// All places, for messages.
+const PLACES: &str = "{data.COLUMN}, {uuid}, {sequence}, {random:1..9} or {words:100}";
+
+/// Most words of a place.
+const WORDS_MAX: usize = 100_000;
+
+/// Common English words, each of which most tokenizers have as one token.
+const WORDS: [&str; 32] = [
+    "time",
+    "people",
+    "way",
+    "day",
+    "man",
+    "thing",
+    "woman",
+    "life",
+    "child",
+    "world",
+    "school",
+    "state",
+    "family",
+    "student",
+    "group",
+    "country",
+    "problem",
+    "hand",
+    "part",
+    "place",
+    "case",
+    "week",
+    "company",
+    "system",
+    "program",
+    "question",
+    "work",
+    "government",
+    "number",
+    "night",
+    "point",
+    "home",
+];
+
+/// The rows of a data file, for the requests in turn.
+#[derive(Debug)]
+pub(super) struct Data {
+    file: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+    checksum: u32,
+}
+
+impl Data {
+    /// Reads a CSV file whose first line names the columns.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, is too large, or is no CSV file with a row.
+    pub(super) fn read(file: &str) -> Result<Self, DriverError> {
+        let wrong = |wrong: String| {
+            DriverError::new(
+                "data",
+                wrong,
+                "wanted a CSV file with the names of its columns in the first line, and rows",
+                "name such a file of up to 64 MB",
+            )
+        };
+        let mut text = Vec::new();
+        let opened = File::open(Path::new(file)).map_err(|it| wrong(format!("{file}: {it}")))?;
+        let read = opened.take(DATA_BYTES_MAX + 1).read_to_end(&mut text);
+        read.map_err(|it| wrong(format!("{file}: {it}")))?;
+        if text.len() as u64 > DATA_BYTES_MAX {
+            return Err(wrong(format!("{file} has more than 64 MB")));
+        }
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::Headers)
+            .from_reader(&text[..]);
+        let of_csv = |error: csv::Error| wrong(format!("{file}: {error}"));
+        let columns: Vec<String> = reader
+            .headers()
+            .map_err(of_csv)?
+            .iter()
+            .map(str::to_owned)
+            .collect();
+        let rows = reader
+            .records()
+            .map(|row| row.map(|row| row.iter().map(str::to_owned).collect()))
+            .collect::<Result<Vec<Vec<String>>, _>>()
+            .map_err(of_csv)?;
+        if rows.is_empty() {
+            return Err(wrong(format!("{file} has no row")));
+        }
+        Ok(Self {
+            file: file.to_owned(),
+            columns,
+            rows,
+            checksum: crc32fast::hash(&text),
+        })
+    }
+
+    /// What a reader of the report must know of the file.
+    pub(super) fn about(&self) -> String {
+        format!(
+            "{}: {} rows of {}, CRC-32 {:08x}",
+            self.file,
+            self.rows.len(),
+            self.columns.join(", "),
+            self.checksum
+        )
+    }
+
+    fn column(&self, key: &'static str, name: &str) -> Result<usize, DriverError> {
+        let found = self.columns.iter().position(|column| column == name);
+        found.ok_or_else(|| {
+            DriverError::new(
+                key,
+                format!("{{data.{name}}} is no column of {}", self.file),
+                format!("wanted one of {}", self.columns.join(", ")),
+                "are the names in the first line?",
+            )
+        })
+    }
+}
+
+/// How a value is written, so that it stays one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// Percent-encoded.
+    Url,
+    /// As it is. The data file is checked before the run.
+    Header,
+    /// As it is.
+    Body,
+    /// As in a string of JSON.
+    Json,
+}
+
+/// Whose values are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) seed: u64,
+    /// The number of the request among those of all processes.
+    pub(super) number: u64,
+    /// The key of its operation.
+    pub(super) key: &'a str,
+}
+
+impl<'a> Turn<'a> {
+    /// The turn of a process's request.
+    pub(super) fn new(seed: u64, portion: Portion, request: u64, key: &'a str) -> Self {
+        Self {
+            seed,
+            number: portion.place(request),
+            key,
+        }
+    }
+
+    fn drawn(&self, purpose: u64) -> u64 {
+        mix(mix(self.seed, purpose), self.number)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Key,
+    Column(usize),
+    Uuid,
+    Sequence,
+    Random { low: u64, high: u64 },
+    Words(usize),
+}
+
+/// A text with places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template {
+    pieces: Vec<Piece>,
+    escape: Escape,
+}
+
+impl Template {
+    /// The template of a text of the plan.
+    ///
+    /// # Errors
+    ///
+    /// When a place is malformed, is of no column, or stands in a URL and is none of ours.
+    pub(super) fn parse(
+        key: &'static str,
+        text: &str,
+        escape: Escape,
+        data: Option<&Data>,
+    ) -> Result<Self, DriverError> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('{') {
+            plain.push_str(&rest[..at]);
+            rest = &rest[at..];
+            match place(key, rest, escape, data)? {
+                Some((piece, bytes)) => {
+                    push_text(&mut pieces, &mut plain);
+                    pieces.push(piece);
+                    rest = &rest[bytes..];
+                }
+                None => {
+                    plain.push('{');
+                    rest = &rest[1..];
+                }
+            }
+        }
+        plain.push_str(rest);
+        push_text(&mut pieces, &mut plain);
+        Ok(Self { pieces, escape })
+    }
+
+    /// The same with every plain text put through `change`.
+    pub(super) fn map_text(
+        self,
+        mut change: impl FnMut(String) -> Result<String, DriverError>,
+    ) -> Result<Self, DriverError> {
+        let pieces = self.pieces.into_iter().map(|piece| match piece {
+            Piece::Text(text) => change(text).map(Piece::Text),
+            other => Ok(other),
+        });
+        Ok(Self {
+            pieces: pieces.collect::<Result<_, _>>()?,
+            escape: self.escape,
+        })
+    }
+
+    /// The same with a plain text after it.
+    pub(super) fn with_end(mut self, text: &str) -> Self {
+        match self.pieces.last_mut() {
+            Some(Piece::Text(last)) => last.push_str(text),
+            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        }
+        self
+    }
+
+    /// The text, where it has no places.
+    pub(super) fn plain(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// True if a value of the data file stands in it.
+    pub(super) fn has_data(&self) -> bool {
+        self.columns().next().is_some()
+    }
+
+    fn columns(&self) -> impl Iterator<Item = usize> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Column(column) => Some(*column),
+            _ => None,
+        })
+    }
+
+    /// Refuses rows that would end a header line early.
+    pub(super) fn check_lines(&self, data: Option<&Data>) -> Result<(), DriverError> {
+        let Some(data) = data else { return Ok(()) };
+        for column in self.columns() {
+            let bad = |row: &Vec<String>| row[column].chars().any(char::is_control);
+            if let Some(row) = data.rows.iter().position(bad) {
+                return Err(DriverError::new(
+                    "data",
+                    format!(
+                        "row {} of {} has a control character in {:?}, which stands in a header",
+                        row + 1,
+                        data.file,
+                        data.columns[column]
+                    ),
+                    "wanted values of one line",
+                    "remove it, or put the value into the body",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the text of a request.
+    pub(super) fn write(&self, turn: &Turn<'_>, data: Option<&Data>, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Key => out.extend_from_slice(turn.key.as_bytes()),
+                Piece::Column(column) => {
+                    if let Some(value) = data.map(|data| value(data, turn.number, *column)) {
+                        self.escape.write(value, out);
+                    }
+                }
+                Piece::Uuid => out.extend_from_slice(uuid(turn).as_bytes()),
+                Piece::Sequence => {
+                    let mut digits = itoa::Buffer::new();
+                    out.extend_from_slice(digits.format(turn.number + 1).as_bytes());
+                }
+                Piece::Words(count) => words(turn, *count, out),
+                Piece::Random { low, high } => {
+                    let mut digits = itoa::Buffer::new();
+                    out.extend_from_slice(digits.format(random(turn, *low, *high)).as_bytes());
+                }
+            }
+        }
+    }
+}
+
+fn push_text(pieces: &mut Vec<Piece>, plain: &mut String) {
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(std::mem::take(plain)));
+    }
+}
+
+/// The place at the start of `text`, which begins with a brace, and its length. `None` if it is
+/// plain text.
+fn place(
+    key: &'static str,
+    text: &str,
+    escape: Escape,
+    data: Option<&Data>,
+) -> Result<Option<(Piece, usize)>, DriverError> {
+    let wrong = |shown: &str| {
+        DriverError::new(
+            key,
+            format!("{shown} stands for no value"),
+            format!("wanted {PLACES}"),
+            match key {
+                "url" => "write %7B for a brace",
+                _ => "see unruly/docs/https.md",
+            },
+        )
+    };
+    let Some(end) = text.find('}') else {
+        return if escape == Escape::Url {
+            Err(wrong(text))
+        } else {
+            Ok(None)
+        };
+    };
+    let (inner, bytes) = (&text[1..end], end + 1);
+    let shown = &text[..bytes];
+    let piece = if let Some(name) = inner.strip_prefix("data.") {
+        let data = data.ok_or_else(|| {
+            DriverError::new(
+                key,
+                format!("{shown} needs a data file"),
+                "wanted the file of the column",
+                "name it: data = \"users.csv\", or --data users.csv",
+            )
+        })?;
+        Piece::Column(data.column(key, name)?)
+    } else if let Some(range) = inner.strip_prefix("random:") {
+        let (low, high) = range.split_once("..").ok_or_else(|| wrong(shown))?;
+        match (low.parse(), high.parse()) {
+            (Ok(low), Ok(high)) if low <= high => Piece::Random { low, high },
+            _ => return Err(wrong(shown)),
+        }
+    } else if let Some(count) = inner.strip_prefix("words:") {
+        let count = count.parse().ok();
+        let count = count.filter(|count| (1..=WORDS_MAX).contains(count));
+        Piece::Words(count.ok_or_else(|| wrong(shown))?)
+    } else {
+        match inner {
+            "uuid" => Piece::Uuid,
+            "sequence" => Piece::Sequence,
+            "key" if escape == Escape::Url => Piece::Key,
+            "password" => return Ok(None),
+            _ if escape == Escape::Url => return Err(wrong(shown)),
+            _ => return Ok(None),
+        }
+    };
+    Ok(Some((piece, bytes)))
+}
+
+/// The value of a column for the request of this number.
+fn value(data: &Data, number: u64, column: usize) -> &str {
+    let row = number % data.rows.len() as u64;
+    &data.rows[usize::try_from(row).unwrap_or(0)][column]
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn uuid(turn: &Turn<'_>) -> String {
+    let high = (turn.drawn(1) & !0xf000) | 0x4000;
+    let low = (turn.drawn(2) & !(0b11 << 62)) | (0b10 << 62);
+    let mut text = String::with_capacity(36);
+    // Writing to memory does not fail.
+    let _ = write!(
+        text,
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    );
+    text
+}
+
+/// A number from `low` to `high`, both included, each as likely as the others.
+fn random(turn: &Turn<'_>, low: u64, high: u64) -> u64 {
+    let drawn = turn.drawn(mix(low, high));
+    let Some(count) = (high - low).checked_add(1) else {
+        return drawn;
+    };
+    // The upper half of the product is uniform but for less than one part in 2^64 / count.
+    let scaled = (u128::from(drawn) * u128::from(count)) >> 64;
+    low + u64::try_from(scaled).unwrap_or(0)
+}
+
+/// Appends random words with a space between each two.
+fn words(turn: &Turn<'_>, count: usize, out: &mut Vec<u8>) {
+    let seed = turn.drawn(3);
+    for place in 0..count as u64 {
+        if place > 0 {
+            out.push(b' ');
+        }
+        let word = mix(seed, place) % WORDS.len() as u64;
+        out.extend_from_slice(WORDS[usize::try_from(word).unwrap_or(0)].as_bytes());
+    }
+}
+
+impl Escape {
+    fn write(self, value: &str, out: &mut Vec<u8>) {
+        match self {
+            Self::Url => {
+                for part in utf8_percent_encode(value, PLAIN) {
+                    out.extend_from_slice(part.as_bytes());
+                }
+            }
+            Self::Header | Self::Body => out.extend_from_slice(value.as_bytes()),
+            Self::Json => {
+                let quoted = serde_json::to_string(value).unwrap_or_default();
+                let inner = quoted.len().saturating_sub(1).max(1);
+                out.extend_from_slice(&quoted.as_bytes()[1..inner]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn data(text: &str) -> Result<Data, DriverError> {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(text.as_bytes()).expect("it is written");
+        Data::read(file.path().to_str().expect("a path"))
+    }
+
+    fn users() -> Data {
+        data("name, city\nann,\"A \"\"b\"\"\"\nbob,C&D\n").expect("a data file")
+    }
+
+    fn written(text: &str, escape: Escape, number: u64) -> String {
+        let data = users();
+        let template = Template::parse("body", text, escape, Some(&data)).expect("a template");
+        let turn = Turn {
+            seed: 7,
+            number,
+            key: "k",
+        };
+        let mut out = Vec::new();
+        template.write(&turn, Some(&data), &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn the_rows_of_a_data_file_come_in_turn() {
+        let names = [0, 1, 2].map(|number| written("hi {data.name}!", Escape::Body, number));
+        assert_eq!(names, ["hi ann!", "hi bob!", "hi ann!"]);
+    }
+
+    #[test]
+    fn random_words_are_as_many_as_were_asked_for_and_others_each_time() {
+        let texts = [1, 2].map(|number| written("{words:20}", Escape::Json, number));
+        assert!(
+            texts.iter().all(|text| text.split(' ').count() == 20),
+            "{texts:?}"
+        );
+        assert_ne!(texts[0], texts[1]);
+    }
+
+    #[test]
+    fn a_value_is_written_so_that_it_stays_one_value() {
+        let text = "{data.city}";
+        assert_eq!(written(text, Escape::Url, 0), "A%20%22b%22");
+        assert_eq!(written(text, Escape::Url, 1), "C%26D");
+        assert_eq!(written(text, Escape::Json, 0), "A \\\"b\\\"");
+        assert_eq!(written(text, Escape::Body, 0), "A \"b\"");
+    }
+
+    #[test]
+    fn other_braces_are_text_but_not_in_a_url() {
+        let text = "{\"a\": {\"b\": 1}} {key} {password} {";
+        assert_eq!(written(text, Escape::Json, 0), text);
+        assert_eq!(written("/v/{key}/{sequence}", Escape::Url, 4), "/v/k/5");
+        for text in ["/{user}", "/{", "/{data}"] {
+            let data = users();
+            let found = Template::parse("url", text, Escape::Url, Some(&data)).unwrap_err();
+            assert!(found.to_string().contains("stands for no value"), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_filled_is_an_error_that_says_why() {
+        let data = users();
+        for (text, data, said) in [
+            ("{data.age}", Some(&data), "wanted one of name, city"),
+            ("{data.name}", None, "needs a data file"),
+            ("{random:9..1}", None, "{random:9..1} stands for no value"),
+            ("{random:a}", None, "stands for no value"),
+        ] {
+            let found = Template::parse("body", text, Escape::Body, data).unwrap_err();
+            assert!(found.to_string().contains(said), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_data_file_is_an_error_that_names_it() {
+        for (text, said) in [
+            ("", "has no row"),
+            ("name\n", "has no row"),
+            ("a,b\n1\n", "found record with 1 fields"),
+        ] {
+            let found = data(text).unwrap_err().to_string();
+            assert!(found.starts_with("drive.data: "), "{found}");
+            assert!(found.contains(said), "{found}");
+        }
+        assert!(Data::read("/nowhere.csv").is_err());
+    }
+
+    #[test]
+    fn a_control_character_may_stand_in_a_body_but_not_in_a_header() {
+        let data = data("a,b\nx,\"1\n2\"\n").expect("a data file");
+        let of = |text| Template::parse("headers", text, Escape::Header, Some(&data)).unwrap();
+        assert!(of("X: {data.a}").check_lines(Some(&data)).is_ok());
+        let found = of("X: {data.b}").check_lines(Some(&data)).unwrap_err();
+        assert!(found.to_string().contains("row 1 of"), "{found}");
+    }
+
+    #[test]
+    fn a_uuid_is_the_same_wherever_it_stands_in_a_request_and_new_in_the_next() {
+        let both = written("{uuid} {uuid}", Escape::Body, 3);
+        let (first, second) = both.split_once(' ').expect("two");
+        assert_eq!(first, second);
+        assert_ne!(first, written("{uuid}", Escape::Body, 4));
+        assert_eq!((first.len(), &first[14..15]), (36, "4"), "{first}");
+        assert!("89ab".contains(&first[19..20]), "{first}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_random_number_is_within_its_limits(low in any::<u64>(), more in any::<u64>(), number in 0..1000_u64) {
+            let high = low.saturating_add(more);
+            let turn = Turn { seed: 1, number, key: "" };
+            prop_assert!((low..=high).contains(&random(&turn, low, high)));
+        }
+    }
+
+    #[test]
+    fn all_numbers_of_a_range_come_up_about_equally_often() {
+        let mut counts = [0_u32; 6];
+        for number in 0..6000 {
+            let turn = Turn {
+                seed: 1,
+                number,
+                key: "",
+            };
+            counts[usize::try_from(random(&turn, 1, 6)).unwrap() - 1] += 1;
+        }
+        // Five standard deviations of a fair die.
+        assert!(
+            counts.iter().all(|it| (856..=1144).contains(it)),
+            "{counts:?}"
+        );
+    }
+}

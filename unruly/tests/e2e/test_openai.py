@@ -1,0 +1,141 @@
+"""Servers of language models: each token is a row, and counts as the server sent it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from llm_house import Model, llm
+from test_https import drive, refused, statuses
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from house import Measured
+
+STALL_S = 0.08
+
+
+def spans(run: Measured, layer: str) -> list[int]:
+    rows = run.rows(f"select ended_ns - started_ns from spans where layer = '{layer}' order by 1")
+    return [took for (took,) in rows]
+
+
+@pytest.mark.smoke
+def test_the_gaps_between_tokens_are_those_of_the_server(tmp_path: Path) -> None:
+    """Every fourth reply stalls before its sixth token."""
+
+    def pause(request: int, place: int) -> float:
+        if place == 5 and request % 4 == 0:
+            return STALL_S
+        return 0.03 if place == 0 else 0.005
+
+    model = Model(tokens=10, pause=pause)
+    with llm(model) as place:
+        run = drive(tmp_path, f"openai://{place}/v1", "--prompt", "hi", "-n", "60", "-c", "2")
+    assert statuses(run) == {("ok", 200): 60}
+    assert run.rows("select distinct op from requests") == [("chat",)]
+    truth = sorted(later - at for own in model.sent_ns for at, later in pairwise(own))
+    gaps = spans(run, "token")
+    assert len(gaps) == len(truth) == 60 * 9
+    assert sum(gaps) == pytest.approx(sum(truth), rel=0.01)
+    stalled = [sum(took > STALL_S * 0.95e9 for took in found) for found in (gaps, truth)]
+    assert stalled[0] == stalled[1] >= 15
+    first = spans(run, "first token")
+    assert len(first) == 60
+    assert first[0] > 0.03e9
+    layers = {it["layer"]: it["n"] for it in run.verdict()["parts"]["layers"]}
+    assert layers == {"connect": 2, "first token": 60, "token": 60 * 9}
+
+
+def test_the_first_token_counts_from_the_scheduled_time(tmp_path: Path) -> None:
+    """One connection, four requests at a time: the last of them waits for three replies."""
+    model = Model(tokens=2, pause=lambda *_: 0.02)
+    with llm(model) as place:
+        words = ["--prompt", "hi", "-n", "40", "-c", "4", "--connections", "1"]
+        run = drive(tmp_path, f"openai://{place}/v1", *words)
+    waiting = spans(run, "first token")
+    # Three replies of 40 ms each stand before it, and 20 ms of its own.
+    assert waiting[len(waiting) // 2] > 0.12e9
+
+
+def test_prompts_come_from_a_data_file_or_are_random_words(tmp_path: Path) -> None:
+    (tmp_path / "prompts.csv").write_text('prompt\n"say ""hi"""\nsay ho\n')
+    model = Model(tokens=1)
+    with llm(model) as place:
+        url = f"openai://{place}/v1?model=m&max_tokens=7"
+        own = ["--data", str(tmp_path / "prompts.csv"), "--prompt", "{data.prompt}!"]
+        drive(tmp_path, url, "-n", "4", *own)
+        drive(tmp_path, url, "-n", "2", "--prompt", "{words:30}")
+    asked = [body["messages"][0]["content"] for body in model.bodies]  # type: ignore[index]
+    assert asked[:4] == ['say "hi"!', "say ho!"] * 2
+    assert [len(text.split()) for text in asked[4:]] == [30, 30]
+    assert asked[4] != asked[5]
+    assert {(body["model"], body["max_tokens"], body["stream"]) for body in model.bodies} == {
+        ("m", 7, True)
+    }
+    assert model.paths == {"/v1/chat/completions"}
+
+
+def test_completions_and_whole_replies_are_measured_too(tmp_path: Path) -> None:
+    model = Model(tokens=3)
+    with llm(model) as place:
+        words = ["--prompt", "hi", "-n", "10"]
+        old = drive(tmp_path, f"openai://{place}/v1?api=completions", *words)
+        whole = drive(tmp_path, f"openai://{place}/v1?stream=false", *words)
+    assert statuses(old) == statuses(whole) == {("ok", 200): 10}
+    assert len(spans(old, "token")) == 20
+    assert old.rows("select distinct op from requests") == [("completions",)]
+    assert spans(whole, "first token") == []
+    assert model.paths == {"/v1/completions", "/v1/chat/completions"}
+
+
+def test_a_token_of_an_account_is_sent_and_kept_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Model(tokens=1)
+    monkeypatch.setenv("UNRULY_PASSWORD", "s3cr3t")
+    with llm(model) as place:
+        run = drive(tmp_path, f"openai://{place}/v1", "--prompt", "hi", "-n", "5")
+    assert model.authorizations == {"Bearer s3cr3t"}
+    assert all(b"s3cr3t" not in it.read_bytes() for it in run.path.rglob("*") if it.is_file())
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "words"),
+    [
+        (Model(cut_after=3), ("error:reset", None), "the stream was cut off"),
+        (Model(error_after=3), ("error:store", 200), "the stream reports an error"),
+    ],
+    ids=["cut", "error"],
+)
+def test_a_stream_that_does_not_reach_its_end_is_a_failure(
+    tmp_path: Path, model: Model, status: tuple[str, int | None], words: str
+) -> None:
+    with llm(model) as place:
+        run = drive(tmp_path, f"openai://{place}/v1", "--prompt", "hi", "-n", "20")
+    found = statuses(run)
+    assert sum(found.values()) == 20
+    assert {name for name, _ in found} == {status[0]}
+    assert len(spans(run, "first token")) == 20
+    assert len(spans(run, "token")) == 40
+    told = run.rows("select detail from events where kind = 'complaint'")
+    assert any(words in detail for (detail,) in told), told
+
+
+@pytest.mark.parametrize(
+    ("url", "flags", "said"),
+    [
+        ("openai://127.0.0.1:1/v1", [], "--prompt: "),
+        ("openai://127.0.0.1:1/v1?modle=m", ["--prompt", "hi"], 'openai has no option "modle"'),
+        ("openai://127.0.0.1:1/v1?api=chats", ["--prompt", "hi"], "chat or completions"),
+        ("openai://127.0.0.1:1/v1?max_tokens=0", ["--prompt", "hi"], "a number above 0"),
+        ("openai://127.0.0.1:1/v1", ["--prompt", "hi", "--http2"], "tokens are read over HTTP/1.1"),
+        ("http://127.0.0.1:1/v1", ["--prompt", "hi"], "only an openai:// URL has it"),
+    ],
+)
+def test_what_a_model_cannot_be_asked_is_an_error_before_the_run(
+    tmp_path: Path, url: str, flags: list[str], said: str
+) -> None:
+    assert said in refused(tmp_path, url, *flags)
