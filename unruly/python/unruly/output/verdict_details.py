@@ -12,6 +12,7 @@ from unruly.quantity import times as ratio_words
 from unruly.stats.blocks import DRIFTS
 from unruly.topics.arrival_log.model import arrival_log_of
 from unruly.topics.over_time.statistics import over_time_of
+from unruly.topics.parts.model import parts_of
 from unruly.topics.runtimes.model import ANYBODY, runtimes_of
 from unruly.topics.runtimes.rules import collector_sentence, times, wholes
 from unruly.topics.stores.statistics import stores_of
@@ -45,6 +46,7 @@ KEEP: Final = ("p99", "p50", "failed", "n", "max", "p99.9", "p99/mean")
 RUNTIME_HEAD: Final = ("by runtime", "n", "failed", "p50", "p99", "p99.9")
 RUNTIME_KEEP: Final = ("p99", "p50", "failed", "n", "p99.9")
 FINDINGS_PAGE: Final = "unruly/docs/findings/README.md"
+TOKEN_WORDS: Final = {"first token": "first token", "token": "gap between tokens"}
 MARKS: Final = {"warns": " !", "informs": "  "}
 SHOWN_ELSEWHERE: Final = frozenset(
     {
@@ -63,6 +65,7 @@ def details(analysis: Analysis, width: int) -> Iterator[str]:
         yield from _table(analysis, width)
         yield from _store(analysis)
         yield from _by_runtime(analysis, width)
+        yield from _tokens(analysis)
         yield from _where(analysis)
     warnings = list(_findings(analysis))
     if warnings:
@@ -203,6 +206,36 @@ def _groups(analysis: Analysis) -> Iterator[str]:
         name = f"{key[1]} ({key[0]})" if several else key[1]
         text = ", ".join(f"{level} {value}" for level, value in levels.items())
         yield f"groups: {name}, {key[2]} replies, p50 / p99: {text}"
+
+
+def _tokens(analysis: Analysis) -> Iterator[str]:
+    """Where a language model answered: the first token and the gaps, of the slowest cell."""
+    found = parts_of(analysis)
+    tokens = [it for it in found.layers if it.layer in TOKEN_WORDS] if found else []
+    if not tokens:
+        return
+    slowest = max(tokens, key=lambda it: it.p99 or it.max).cell
+    several = len({it.cell for it in tokens}) > 1
+    for it in tokens:
+        if it.cell == slowest:
+            cell = f" ({it.cell})" if several else ""
+            shown = ", ".join(
+                f"{name} {duration(value)}{_bounds(held)}"
+                for name, value, held in (
+                    ("p50", it.p50, it.p50_interval),
+                    ("p99", it.p99, it.p99_interval),
+                )
+                if value is not None
+            )
+            most = f"max {duration(it.max)} of {count(it.n)}"
+            yield f"{TOKEN_WORDS[it.layer]}{cell}: {f'{shown}, ' if shown else ''}{most}"
+
+
+def _bounds(held: Interval | None) -> str:
+    """An interval in brackets; nothing where a side is open."""
+    if held is None or held.low is None or held.high is None:
+        return ""
+    return f" [{duration(held.low)}, {duration(held.high)}]"
 
 
 def _by_runtime(analysis: Analysis, width: int) -> Iterator[str]:

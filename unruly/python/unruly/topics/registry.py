@@ -16,6 +16,7 @@ NAMES: Final = (
     "stores",
     "streams",
     "runtimes",
+    "parts",
 )
 """In the order of ``summary.json``; of two findings that rank alike, the first topic's is first."""
 TOPICS: Final[tuple[Topic, ...]] = tuple(

@@ -1,0 +1,139 @@
+"""Parts of requests: planted spans, how long each part took, and which requests waited."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+import unruly
+from explained import assert_like_its_example
+from synthetic import Segments, write_run
+from unruly.output.verdict import verdict
+from unruly.topics.parts.model import parts_of
+
+RAISED_BY_PARTS = {"opens-connections"}
+CONNECT_NS, TLS_NS = 200_000, 1_000_000
+EVERY = 3
+
+
+def planted(root, *, ahead=False, secure=True):
+    """A run whose every third request opened a connection, which took 0.2 ms and 1 ms.
+
+    With ``ahead`` each of them was opened a second before its request was scheduled.
+    """
+    path = write_run(
+        root, kind="drive", agents=1, ops=("get",), rate_hz=100, duration_s=30, stalls_hz=0
+    )
+    requests = duckdb.sql(
+        "select cell, repeat, 'host-0' as host, 'drive-0' as process, client, server, request,"
+        f" attempt, intended_ns from read_parquet('{path}/requests/*.parquet')"
+        f" where request % {EVERY} = 0"
+    )
+    began = f"intended_ns - {1_000_000_000 if ahead else 0}"
+    parts = [
+        f"select *, 'connect' as layer, {began} as started_ns, {began} + {CONNECT_NS} as ended_ns"
+    ]
+    if secure:
+        start = f"{began} + {CONNECT_NS}"
+        parts.append(
+            f"select *, 'tls' as layer, {start} as started_ns, {start} + {TLS_NS} as ended_ns"
+        )
+    union = " union all ".join(f"{part} from requests" for part in parts)
+    spans = requests.query("requests", f"select * exclude intended_ns from ({union})")
+    run = unruly.open_run(path).id
+    segments = Segments(path, run, "synthetic")
+    segments.count = 1000
+    segments.write("spans", spans.to_arrow_table())
+    return path, len(requests)
+
+
+def analyse(path):
+    return unruly.analyse(unruly.open_run(path), causes=False, pictures=False)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    path, n = planted(tmp_path_factory.mktemp("connections") / "run")
+    return analyse(path), n
+
+
+def test_each_part_took_as_long_as_was_planted(opened):
+    analysis, n = opened
+    found = parts_of(analysis)
+    assert [(it.layer, it.n) for it in found.layers] == [("connect", n), ("tls", n)]
+    for layer, took in zip(found.layers, (CONNECT_NS, TLS_NS), strict=True):
+        assert (layer.p50, layer.p99, layer.max) == (took, took, took)
+        assert layer.p50_interval.low <= took <= layer.p50_interval.high
+
+
+def test_the_requests_that_waited_are_counted(opened):
+    analysis, n = opened
+    (found,) = parts_of(analysis).openings
+    assert (found.op, found.opened) == ("get", n)
+    assert found.share.estimate == n / found.n
+    assert found.share.low < 1 / EVERY < found.share.high
+
+
+def test_a_run_whose_requests_waited_has_a_finding(opened):
+    (finding,) = [it for it in opened[0].findings if it.code in RAISED_BY_PARTS]
+    assert_like_its_example(finding)
+    assert "TCP took 200 µs and the TLS handshake took 1 ms (medians)" in finding.title
+    assert finding.evidence["opened"] == opened[1]
+
+
+def test_parts_that_were_opened_ahead_delay_nobody(tmp_path):
+    path, n = planted(tmp_path / "run", ahead=True, secure=False)
+    analysis = analyse(path)
+    found = parts_of(analysis)
+    assert [(it.layer, it.n) for it in found.layers] == [("connect", n)]
+    assert [it.opened for it in found.openings] == [0]
+    assert not {it.code for it in analysis.findings} & RAISED_BY_PARTS
+
+
+def test_a_run_without_spans_says_nothing_of_connections(clean):
+    assert parts_of(clean) is None
+
+
+FIRST_NS, GAP_NS = 50_000_000, 10_000_000
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    """A run whose replies had four tokens each; those of every fifth are twice as far apart."""
+    path = write_run(
+        tmp_path_factory.mktemp("tokens") / "run",
+        kind="drive", agents=1, ops=("chat",), rate_hz=50, duration_s=60, warmup_s=5,
+    )  # fmt: skip
+    requests = duckdb.sql(
+        "select cell, repeat, 'host-0' as host, 'drive-0' as process, client, server, request,"
+        f" attempt, intended_ns, if(request % 5 = 0, {2 * GAP_NS}, {GAP_NS}) as gap"
+        f" from read_parquet('{path}/requests/*.parquet')"
+    )
+    first = f"intended_ns + {FIRST_NS}"
+    parts = [f"select *, 'first token' as layer, intended_ns as started_ns, {first} as ended_ns"]
+    parts += [
+        f"select *, 'token' as layer, {first} + {place} * gap as started_ns,"
+        f" {first} + {place + 1} * gap as ended_ns"
+        for place in range(3)
+    ]
+    union = " union all ".join(f"{part} from requests" for part in parts)
+    spans = requests.query("requests", f"select * exclude (intended_ns, gap) from ({union})")
+    segments = Segments(path, unruly.open_run(path).id, "synthetic")
+    segments.count = 1000
+    segments.write("spans", spans.to_arrow_table())
+    return analyse(path)
+
+
+def test_the_first_token_counts_from_the_schedule_and_each_other_from_the_one_before_it(tokens):
+    first, gap = parts_of(tokens).layers
+    measured = sum(it.n for it in tokens.cells if it.latency == "response" and it.op == "chat")
+    assert (first.layer, first.n, first.p50) == ("first token", measured, FIRST_NS)
+    assert (gap.layer, gap.n, gap.p50, gap.p99) == ("token", 3 * measured, GAP_NS, 2 * GAP_NS)
+    assert gap.p50_interval.low <= GAP_NS <= gap.p50_interval.high
+
+
+def test_the_verdict_has_a_line_for_each(tokens):
+    said = verdict(tokens, width=100)
+    assert "first token: p50 50 ms" in said
+    assert "gap between tokens: p50 10 ms" in said
+    assert not {it.code for it in tokens.findings} & RAISED_BY_PARTS

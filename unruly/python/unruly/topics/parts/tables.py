@@ -1,0 +1,82 @@
+"""Expressions over the parts of requests, and the requests that waited for a connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import ibis
+
+from unruly.tables.advice import block_of
+
+if TYPE_CHECKING:
+    from ibis.expr.types import Table
+
+OPENING: Final = ("connect", "tls")
+TOKENS: Final = ("first token", "token")
+LAYERS: Final = (*OPENING, *TOKENS)
+"""The layers that the load generator writes, in their order."""
+REQUEST: Final = ("cell", "repeat", "client", "request", "attempt")
+
+
+def parts(spans: Table, rows: Table) -> Table:
+    """The parts to analyse: those of `spans`, ``response`` (how long, ns), ``ok``.
+
+    Connections are those of all phases, tokens those of `rows`.
+    """
+    opening = spans.filter(spans.layer.isin(OPENING))
+    tokens = spans.filter(spans.layer.isin(TOKENS)).semi_join(rows, REQUEST)
+    known = ibis.union(opening, tokens)
+    return known.mutate(
+        response=(known.ended_ns - known.started_ns).cast("float64"),
+        ok=ibis.literal(True),
+    )
+
+
+def extents(spans: Table) -> Table:
+    """When the parts of each cell and layer began: cell, layer, first_ns, last_ns."""
+    keys = ("cell", "layer")
+    return (
+        spans.group_by(*keys)
+        .agg(first_ns=spans.started_ns.min(), last_ns=spans.started_ns.max())
+        .order_by(*keys)
+    )
+
+
+def placed(spans: Table, places: Table, blocks: int) -> Table:
+    """The spans with their blocks of time: number, block, response, ok.
+
+    Parameters
+    ----------
+    spans : Table
+        As `parts` gives them.
+    places : Table
+        Of each (cell, layer): ``number``, ``first_ns``, ``block_ns``.
+    """
+    joined = spans.join(places, ["cell", "layer"])
+    place = ((joined.started_ns - joined.first_ns) / joined.block_ns).floor().cast("int32")
+    return joined.select("number", "response", "ok", block=place.clip(lower=0, upper=blocks - 1))
+
+
+def waited(rows: Table, spans: Table, places: Table, blocks: int) -> Table:
+    """How many requests waited for their connection: cell, op, block, n, opened.
+
+    A request waited if its connection was asked for when it was scheduled, or later. One whose
+    connection was opened ahead did not.
+
+    Parameters
+    ----------
+    rows : Table
+        As `unruly.tables.requests.measured` gives them.
+    spans : Table
+        As `parts` gives them.
+    places : Table
+        Of each (cell, repeat, op): ``first_ns``, ``before_ns``, ``block_ns``.
+    """
+    opening = spans.filter(spans.layer.isin(OPENING))
+    began = opening.group_by(*REQUEST).agg(began_ns=opening.started_ns.min())
+    joined = rows.left_join(began, REQUEST).drop(*(f"{name}_right" for name in REQUEST))
+    joined = joined.join(places, ["cell", "repeat", "op"])
+    late = (joined.began_ns >= joined.intended_ns).fill_null(False)
+    counted = joined.select("cell", "op", block=block_of(joined, blocks), late=late)
+    keys = ("cell", "op", "block")
+    return counted.group_by(*keys).agg(n=counted.count(), opened=counted.late.sum()).order_by(*keys)
