@@ -35,7 +35,7 @@ http {{
     server {{
         {listen}
         root {folder}/site;
-        keepalive_requests 1000;
+        {keepalive}
         {server}
     }}
 }}
@@ -72,7 +72,13 @@ TLS = "ssl; ssl_certificate {folder}/cert.pem; ssl_certificate_key {folder}/key.
 
 
 @contextmanager
-def nginx(folder: Path, server: str = "", tls: bool = False, http2: bool = False) -> Iterator[str]:
+def nginx(
+    folder: Path,
+    server: str = "",
+    tls: bool = False,
+    http2: bool = False,
+    keepalive: str = "keepalive_requests 1000;",
+) -> Iterator[str]:
     """nginx as Debian ships it, with a page and more lines for its server.
 
     By TLS it has the certificate of the folder. A connection serves 1,000 requests.
@@ -86,7 +92,8 @@ def nginx(folder: Path, server: str = "", tls: bool = False, http2: bool = False
     user = "" if os.geteuid() else f"user {getpass.getuser()};"
     listen = f"listen {HOST}:{port} {'http2 ' if http2 else ''}"
     listen += TLS.format(folder=folder) if tls else ";"
-    config.write_text(NGINX.format(folder=folder, listen=listen, server=server, user=user))
+    lines = {"listen": listen, "server": server, "user": user, "keepalive": keepalive}
+    config.write_text(NGINX.format(folder=folder, **lines))
     words: list[str | Path] = [binary, "-e", folder / "nginx.log", "-c", config, "-p", folder]
     with process(words, folder, port) as url:
         yield url.replace("http:", "https:") if tls else url

@@ -39,6 +39,16 @@ def test_a_stock_nginx_fails_no_request(tmp_path: Path, pace: list[str], tls: bo
     assert "HTTP/2" in run.manifest["target"]
 
 
+def test_many_requests_at_once_survive_the_end_of_each_connection(tmp_path: Path) -> None:
+    """More clients than the server allows streams, and an end after each hundred requests."""
+    limits = "keepalive_requests 100; http2_max_concurrent_streams 20;"
+    with nginx(tmp_path, "", http2=True, keepalive=limits) as url:
+        words = ["--http2", "-c", "150", "--connections", "1", "-n", "3000"]
+        run = drive(tmp_path, f"{url}/page.txt", *words)
+    assert statuses(run) == {("ok", 200): 3000}
+    assert conserved(run)
+
+
 def test_more_requests_than_the_server_allows_at_once_wait_and_say_so(tmp_path: Path) -> None:
     with nginx(tmp_path, "http2_max_concurrent_streams 2;", http2=True) as url:
         words = ["--http2", "-c", "12", "--connections", "1", "-n", "600"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from house import Measured
 
-STALL_S = 0.08
+STALL_S = 0.2
 
 
 def spans(run: Measured, layer: str) -> list[int]:
@@ -40,7 +40,8 @@ def test_the_gaps_between_tokens_are_those_of_the_server(tmp_path: Path) -> None
     gaps = spans(run, "token")
     assert len(gaps) == len(truth) == 60 * 9
     assert sum(gaps) == pytest.approx(sum(truth), rel=0.01)
-    stalled = [sum(took > STALL_S * 0.95e9 for took in found) for found in (gaps, truth)]
+    # Half of a stall is far from any other gap, also on a busy machine.
+    stalled = [sum(took > STALL_S * 0.5e9 for took in found) for found in (gaps, truth)]
     assert stalled[0] == stalled[1] >= 15
     first = spans(run, "first token")
     assert len(first) == 60

@@ -26,6 +26,14 @@ pub(crate) fn targets(name: Option<&str>) -> Result<u8> {
         ))?;
         return Ok(0);
     };
+    if name == ECHO {
+        say("echo: an echo server of unruly\n  echo://host:port")?;
+        return Ok(0);
+    }
+    if name == "service" {
+        say("service: a store that the run starts\n  service:NAME; unruly services lists them")?;
+        return Ok(0);
+    }
     let found = schemes().iter().find(|it| it.name == name);
     let Some(scheme) = found else {
         anyhow::bail!("targets: there is no target {name:?}; hint: unruly targets lists them");

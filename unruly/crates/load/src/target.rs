@@ -308,6 +308,11 @@ pub trait Target: Send {
         false
     }
 
+    /// True if this connection has brought a reply.
+    fn is_proven(&self) -> bool {
+        true
+    }
+
     /// True if no request is open on this connection.
     fn is_idle(&self) -> bool {
         true

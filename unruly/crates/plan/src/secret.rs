@@ -73,9 +73,6 @@ const SECRET_ENDS: [&str; 5] = ["key", "password", "secret", "signature", "token
 /// Headers with such an end that let nobody in.
 const OPEN_HEADERS: [&str; 2] = ["idempotencykey", "secwebsocketkey"];
 
-/// The start of a place for a value of a data file.
-const DATA_PLACE: &str = "{data.";
-
 /// True if a header's value is a secret, and has no place for one.
 pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
     let letters = name.chars().filter(|c| !matches!(c, '-' | '_'));
@@ -83,9 +80,33 @@ pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
     let named = SECRET_HEADERS.contains(&plain.as_str())
         || SECRET_OPTIONS.contains(&plain.as_str())
         || SECRET_ENDS.iter().any(|end| plain.ends_with(end));
-    let placed = value.contains(PASSWORD_PLACE) || value.contains(DATA_PLACE);
+    let placed = value.contains(PASSWORD_PLACE) || has_places_only(value);
     let open = OPEN_HEADERS.contains(&plain.as_str()) || placed;
     named && !open && !value.is_empty()
+}
+
+/// The schemes of an `Authorization` header that stand before a value.
+const SCHEMES: [&str; 4] = ["basic", "bearer", "token", "apikey"];
+
+/// True if a value consists of places that each request fills, such as `{data.token}`: beside them are
+/// only the word of a scheme, or the names of cookies.
+fn has_places_only(value: &str) -> bool {
+    let mut rest = String::new();
+    let mut places = 0;
+    for (number, part) in value.split('{').enumerate() {
+        let after = match part.split_once('}') {
+            Some((_, after)) if number > 0 => {
+                places += 1;
+                after
+            }
+            _ => part,
+        };
+        rest += after;
+    }
+    let named = |word: &str| word.ends_with('=') && !word.trim_end_matches('=').contains('=');
+    let known = |word: &str| SCHEMES.contains(&word.to_ascii_lowercase().as_str());
+    let mut words = rest.split([' ', ';']).filter(|word| !word.is_empty());
+    places > 0 && words.all(|word| named(word) || known(word))
 }
 
 /// Returns a header line with `{password}` in the place of its secret, and the secret. `None` if the
@@ -159,10 +180,11 @@ mod tests {
             "X-Api-Key: s3cr3t",
             "private_token: s3cr3t",
             "X-Vault-Token:s3cr3t",
+            "Cookie: session=s3cr3t; user={data.user}",
         ] {
             let (open, secret) = header_without_secret(line).expect(line);
             assert!(
-                open.ends_with(": {password}") && secret.reveal() == "s3cr3t",
+                open.ends_with(": {password}") && secret.reveal().contains("s3cr3t"),
                 "{open}"
             );
         }
@@ -171,6 +193,9 @@ mod tests {
             "Authorization: {password}",
             "Idempotency-Key: 7",
             "X-Api-Key:",
+            "X-Session-Token: {uuid}",
+            "Authorization: Bearer {data.token}",
+            "Cookie: session={data.session}; user={data.user}",
             "word",
         ] {
             assert!(header_without_secret(line).is_none(), "{line}");

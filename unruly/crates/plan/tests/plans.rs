@@ -518,8 +518,8 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         } else {
             Auth::Basic
         },
-        keep_alive: false,
-        http2: false,
+        keep_alive: url.is_secure(),
+        http2: url.is_secure(),
         tls: Tls {
             ca_cert: file("ca.pem"),
             client_cert: file("client.pem"),

@@ -17,7 +17,9 @@ impl Engine<'_> {
             return self.lane_failed(link, error);
         }
         // The server had said that it would end this one: what it did not take goes on the next.
-        if self.targets[link].is_closing() {
+        let protocol = error.kind() == io::ErrorKind::InvalidData;
+        if self.targets[link].is_closing() && !protocol {
+            self.links[link].close();
             for slot in self.pending.all(Some(link)) {
                 if !self.is_parked(slot) {
                     self.end_open(slot, Status::Error(ErrorKind::Reset));
@@ -26,7 +28,6 @@ impl Engine<'_> {
             return self.reopen(link);
         }
         self.forget_parked(link);
-        let protocol = error.kind() == io::ErrorKind::InvalidData;
         let mut status = self.links[link].fail(error, monotonic());
         if protocol {
             status = Status::Error(ErrorKind::Protocol);
@@ -80,7 +81,8 @@ impl Engine<'_> {
             return;
         };
         if let Err(error) = self.poller.add(socket, link as u64, true) {
-            self.fail_link(link, &error);
+            return self.fail_link(link, &error);
         }
+        self.send_parked(link);
     }
 }

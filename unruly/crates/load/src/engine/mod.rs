@@ -475,6 +475,7 @@ impl<'a> Engine<'a> {
         }
         let slot = self.pending.insert(asked);
         if self.targets[link].is_closing() {
+            self.held_back(&asked);
             self.park(slot, link);
             self.renew(link);
         } else if self.lanes.is_empty() {

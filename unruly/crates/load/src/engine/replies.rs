@@ -157,6 +157,8 @@ impl Engine<'_> {
                 Err(error) => {
                     let status = Status::Error(ErrorKind::Protocol);
                     self.complain(status.name(), error.to_string().as_bytes());
+                    // Whole replies may stand before the broken bytes.
+                    self.take_replies(link, received_ns, kernel_ns);
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             };

@@ -6,20 +6,24 @@
 //! Requests that come then, or that the server did not look at, wait until the open ones have ended,
 //! and are sent on a new connection. A request that waits counts from its scheduled time.
 
-use unruly_trace::{ColumnNs, MonoNs};
+use std::io;
+
+use unruly_trace::{ColumnNs, MonoNs, NULL_NS, monotonic};
 
 use super::Engine;
-use crate::pending::Slot;
+use crate::pending::{Asked, Slot};
 use crate::target::Fate;
 
 impl Engine<'_> {
     /// Sends a request over a connection with streams, now or as soon as there is a stream for it.
     pub(super) fn send_in_stream(&mut self, slot: Slot, link: usize) {
         self.drain(link);
+        // One that the protocol cannot carry has failed already.
+        self.take_replies(link, monotonic(), NULL_NS);
         let waits = self
             .pending
             .at(slot)
-            .filter(|copy| copy.asked.record.sent_bytes == 0);
+            .filter(|copy| copy.asked.record.sent_bytes == 0 && !copy.asked.record.waited);
         if let Some(copy) = waits {
             copy.asked.record.waited = true;
             let asked = copy.asked;
@@ -29,6 +33,10 @@ impl Engine<'_> {
 
     /// Queues the messages that a target has for the server.
     pub(super) fn drain(&mut self, link: usize) {
+        // Messages of an ended connection are of no use to the next one.
+        if self.links[link].refuses().is_some() {
+            return;
+        }
         let server = self.peers[link].id;
         loop {
             let (target, pending) = (&mut self.targets[link], &self.pending);
@@ -51,8 +59,25 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes the replies that a connection with streams has completed.
+    /// Gives up a request: its stream is free for another one.
+    pub(super) fn forget(&mut self, asked: &Asked) {
+        let link = asked.link;
+        self.targets[link].forget(asked.ticket);
+        if self.targets[link].has_streams() {
+            self.drain(link);
+            self.renew(link);
+        }
+    }
+
+    /// Takes the replies of a connection with streams, and sends what they made room for.
     pub(super) fn serve_streams(&mut self, link: usize, received_ns: MonoNs, kernel_ns: ColumnNs) {
+        self.take_replies(link, received_ns, kernel_ns);
+        self.drain(link);
+        self.renew(link);
+    }
+
+    /// Takes the replies that a connection with streams has completed.
+    pub(super) fn take_replies(&mut self, link: usize, received_ns: MonoNs, kernel_ns: ColumnNs) {
         while let Some(reply) = self.targets[link].next_reply() {
             if let Some(incoming) = reply.incoming() {
                 self.take(link, &incoming, received_ns, kernel_ns);
@@ -62,8 +87,6 @@ impl Engine<'_> {
                 self.park(slot, link);
             }
         }
-        self.drain(link);
-        self.renew(link);
     }
 
     /// Keeps a request for the next connection.
@@ -71,29 +94,42 @@ impl Engine<'_> {
         if let Some(copy) = self.pending.at(slot) {
             copy.asked.record.waited = true;
             copy.asked.record.sent_bytes = 0;
-            let asked = copy.asked;
             self.parked.push((link, slot));
-            self.held_back(&asked);
         }
     }
 
     /// Makes a new connection when the server takes no more requests on this one and has answered
     /// all of those that it took.
     pub(super) fn renew(&mut self, link: usize) {
-        if self.targets[link].is_closing() && self.targets[link].is_idle() {
+        let up = self.links[link].refuses().is_none();
+        if up && self.targets[link].is_closing() && self.targets[link].is_idle() {
             self.reopen(link);
         }
     }
 
-    /// Makes a new connection at once, and sends the kept requests over it.
+    /// Ends a connection that takes no more requests, and makes a new one: at once if this one has
+    /// brought a reply, else after a pause, since the next one may end like it.
     pub(super) fn reopen(&mut self, link: usize) {
         if let Some(socket) = self.links[link].socket() {
             self.poller.remove(socket);
         }
-        self.links[link].close();
+        let proven = self.targets[link].is_proven();
         // From here on it is a connection like any other, also if it cannot be made.
         self.targets[link].greet(&mut Vec::new());
-        self.try_connect(link);
+        if proven {
+            self.links[link].close();
+            self.try_connect(link);
+        } else {
+            let ended = io::Error::from(io::ErrorKind::ConnectionReset);
+            let _ = self.links[link].fail(&ended, monotonic());
+        }
+    }
+
+    /// Sends the kept requests over a new connection.
+    pub(super) fn send_parked(&mut self, link: usize) {
+        if self.parked.is_empty() {
+            return;
+        }
         for slot in self.take_parked(link) {
             let Some(copy) = self.pending.at(slot).filter(|copy| !copy.timed_out) else {
                 continue;

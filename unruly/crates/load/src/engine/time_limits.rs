@@ -71,10 +71,13 @@ impl Engine<'_> {
             return;
         };
         let alone = !self.lanes.is_empty();
-        if alone || self.may_retry(&copy.asked.record, &copy.asked) {
+        // One that has no stream yet is not sent any more.
+        let waits =
+            self.targets[copy.asked.link].has_streams() && copy.asked.record.sent_bytes == 0;
+        if alone || waits || self.may_retry(&copy.asked.record, &copy.asked) {
             // Its row is written now: the next try is waited for, and not this one.
             self.end_copy(slot, Status::Timeout);
-            self.targets[copy.asked.link].forget(copy.asked.ticket);
+            self.forget(&copy.asked);
             if alone {
                 self.abandon(slot, copy.asked.link);
             }
@@ -83,6 +86,10 @@ impl Engine<'_> {
         let Some(ended) = self.pending.time_out(slot) else {
             return;
         };
+        // A connection that the server wants to end does not wait for a late reply.
+        if self.targets[copy.asked.link].is_closing() {
+            self.forget(&copy.asked);
+        }
         *self.live.failed.entry(Status::Timeout.name()).or_insert(0) += 1;
         self.task_ended(copy.asked.task, Status::Timeout);
         self.request_over(copy.asked.link, &ended);
@@ -92,7 +99,7 @@ impl Engine<'_> {
         let Some(copy) = self.pending.remove(slot) else {
             return;
         };
-        self.targets[copy.asked.link].forget(copy.asked.ticket);
+        self.forget(&copy.asked);
         self.recorder.record(&Record {
             status: Status::Timeout,
             ..copy.asked.record

@@ -77,7 +77,8 @@ table! {
         "connections",
         Limits::within(1, MAX_CLIENTS as u64, 1),
         "most connections of all clients together; only for `http`. A client opens one when a \
-         request needs it, and it carries one request at a time",
+         request needs it, and it carries one request at a time; with `http2` all are opened, and \
+         carry many",
     ).default_is("as many as `clients`"), |it| it.http.as_ref().and_then(|it| bare(it.connections));
 
     EXPECT: Text = key(

@@ -208,7 +208,13 @@ impl Tokens {
     /// The reply of a stream that ends here.
     fn end<'a>(&mut self, bytes: usize) -> Result<Incoming<'a>, ProtocolError> {
         let (mut answer, mut code, mut closes) = (Answer::Done, 200, false);
-        if let Some(stream) = &self.stream {
+        if let Some(stream) = &mut self.stream {
+            // The last line may have no end.
+            match line(stream.line.trim_ascii()) {
+                Line::End => stream.ended = true,
+                Line::Broken if !stream.line.is_empty() => stream.broken = true,
+                _ => {}
+            }
             (code, closes) = (stream.code, stream.closes);
             if stream.broken {
                 answer = Answer::Failed(ErrorKind::Store, b"the stream reports an error");
@@ -347,7 +353,13 @@ impl Target for Tokens {
                 let answer = Answer::Failed(ErrorKind::Reset, b"the stream was cut off");
                 self.reply(answer, code, true, input.len()).map(Some)
             }
-            None => Ok(None),
+            None => match head(input, false)? {
+                Some(head) if head.is_until_close() => {
+                    let answer = judged(&self.http.expect, head.status, false, head.line, None);
+                    self.reply(answer, head.status, true, input.len()).map(Some)
+                }
+                _ => Ok(None),
+            },
         }
     }
 

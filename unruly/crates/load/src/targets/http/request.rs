@@ -21,6 +21,9 @@ const USUAL_PORTS: [(&str, u16); 4] = [
     ("openais", 443),
 ];
 
+/// Headers about the connection that HTTP/2 does not carry (RFC 9113, 8.2.2); a plan has no others.
+const OF_HTTP_1: [&str; 3] = ["keep-alive", "proxy-connection", "te"];
+
 /// Headers that we send unless the plan has them.
 const USUAL_HEADERS: [(&str, &str); 2] = [
     ("User-Agent", concat!("unruly/", env!("CARGO_PKG_VERSION"))),
@@ -63,13 +66,18 @@ impl Form {
         });
         let escape = if of_json { Escape::Json } else { Escape::Body };
         let body = http.body.as_deref().unwrap_or_default();
-        let body = Template::parse("body", body, escape, data.as_deref())?;
+        let key = if http.prompt.is_some() {
+            "prompt"
+        } else {
+            "body"
+        };
+        let body = Template::parse(key, body, escape, data.as_deref())?;
         let form = Self {
             method: http.method.clone(),
             keyed: store.url.has_key(),
             path: path(store, password, data.as_deref())?,
             headers: headers(store, http, host, password, data.as_deref())?,
-            body: body.map_text(|text| with_password("body", text, password, |byte| byte != 0))?,
+            body: body.map_text(|text| with_password(key, text, password, |byte| byte != 0))?,
             data,
             seed: settings.seed,
             portion: settings.portion,
@@ -108,7 +116,18 @@ impl Form {
             intended_ns: MonoNs(0),
             operation: Operation::Read { key: "k" },
         };
-        if !http.http2 || self.request(&outgoing).is_some() {
+        if !http.http2 {
+            return Ok(());
+        }
+        if let Some(name) = OF_HTTP_1.iter().find(|name| http.headers.has(name)) {
+            return Err(DriverError::new(
+                "headers",
+                format!("{name} has no meaning in HTTP/2"),
+                "wanted none about the connection",
+                "remove it, or http2",
+            ));
+        }
+        if self.request(&outgoing).is_some() {
             return Ok(());
         }
         Err(DriverError::new(

@@ -24,6 +24,9 @@ use crate::target::{Answer, Fate, GREETING, Incoming, Outgoing, ProtocolError, R
 /// The library's flow control is wide open: a load generator takes every reply at once.
 const WINDOW_BYTES: u32 = (1 << 31) - 1;
 
+/// Streams of requests that timed out, of which late replies are still expected.
+const RESET_STREAMS: usize = 1 << 16;
+
 /// A connection and its streams.
 pub(super) struct Streams {
     http: Arc<Asking>,
@@ -140,12 +143,6 @@ impl Streams {
                 return Err(ProtocolError::Http2(error.to_string()));
             }
             self.closing = true;
-        }
-        if self.closing && !self.proven {
-            // A new connection would end like this one.
-            return Err(ProtocolError::Http2(
-                "the server ended it at once".to_owned(),
-            ));
         }
         Ok(())
     }
@@ -321,6 +318,11 @@ impl Target for Streams {
         builder
             .initial_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
+            // No request goes before the server has said how many it takes at once.
+            .initial_max_send_streams(0)
+            // A request that was given up is none of the server's faults.
+            .max_concurrent_reset_streams(RESET_STREAMS)
+            .max_local_error_reset_streams(None)
             .enable_push(false);
         let mut handshake = Box::pin(builder.handshake::<_, Bytes>(self.pipe.clone()));
         let mut context = Context::from_waker(Waker::noop());
@@ -400,12 +402,19 @@ impl Target for Streams {
         self.closing
     }
 
+    fn is_proven(&self) -> bool {
+        self.proven
+    }
+
     fn is_idle(&self) -> bool {
         self.open() == 0 && self.waiting.is_empty() && self.replies.is_empty()
     }
 
     fn forget(&mut self, ticket: u64) {
-        self.waiting.retain(|it| it.ticket != ticket);
+        if let Some(place) = self.waiting.iter().position(|it| it.ticket == ticket) {
+            self.waiting.remove(place);
+            return;
+        }
         let is_its = |place: &Place| place.stream.as_ref().is_some_and(|it| it.ticket == ticket);
         if let Some(number) = self.streams.iter().position(is_its) {
             // The library resets the stream.
@@ -581,6 +590,53 @@ mod tests {
         pair.answer("PUT /k", 204, "");
         assert_eq!(pair.replies(), [(2, Fate::Done)]);
         assert!(pair.client.is_idle());
+    }
+
+    #[test]
+    fn a_first_reply_that_comes_with_the_farewell_is_a_reply() {
+        let mut pair = Pair::new(KEYED, 10);
+        pair.ask(1, WRITE);
+        let mut answer = pair.server.asked.remove("PUT /k").expect("it was asked");
+        let response = http::Response::builder().status(204).body(()).unwrap();
+        answer.send_response(response, true).unwrap();
+        pair.server.connection.graceful_shutdown();
+        pair.exchange();
+        assert!(pair.client.is_closing());
+        assert_eq!(pair.replies(), [(1, Fate::Done)]);
+        assert!(pair.client.is_proven());
+    }
+
+    #[test]
+    fn a_connection_that_ends_before_it_brought_a_reply_is_not_proven() {
+        let mut pair = Pair::new(KEYED, 10);
+        pair.server.connection.abrupt_shutdown(Reason::NO_ERROR);
+        pair.exchange();
+        assert!(pair.client.is_closing() && pair.client.is_idle());
+        assert!(!pair.client.is_proven());
+        pair.ask(1, WRITE);
+        assert_eq!(pair.replies(), [(1, Fate::Untouched)]);
+    }
+
+    #[test]
+    fn no_request_goes_before_the_server_has_said_how_many_it_takes() {
+        let mut client = driver_of(ONE, None).expect("a driver").target(0);
+        let mut out = Vec::new();
+        client.greet(&mut out);
+        let outgoing = Outgoing {
+            request: 1,
+            number: 1,
+            session: 0,
+            intended_ns: unruly_trace::MonoNs(0),
+            operation: READ,
+        };
+        client.encode(&outgoing, &mut Vec::new());
+        out.clear();
+        assert_eq!(client.drain(&mut out), None);
+        assert!(out.is_empty(), "{out:?}");
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        client.decode(&settings).expect("settings");
+        let sent = std::iter::repeat_with(|| client.drain(&mut out)).take(3);
+        assert_eq!(sent.flatten().collect::<Vec<_>>(), [1]);
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl Template {
                     let mut digits = itoa::Buffer::new();
                     out.extend_from_slice(digits.format(turn.number + 1).as_bytes());
                 }
-                Piece::Words(count) => words(turn, *count, out),
+                Piece::Words(count) => words(turn, *count, self.escape, out),
                 Piece::Random { low, high } => {
                     let mut digits = itoa::Buffer::new();
                     out.extend_from_slice(digits.format(random(turn, *low, *high)).as_bytes());
@@ -434,11 +434,11 @@ fn random(turn: &Turn<'_>, low: u64, high: u64) -> u64 {
 }
 
 /// Appends random words with a space between each two.
-fn words(turn: &Turn<'_>, count: usize, out: &mut Vec<u8>) {
+fn words(turn: &Turn<'_>, count: usize, escape: Escape, out: &mut Vec<u8>) {
     let seed = turn.drawn(3);
     for place in 0..count as u64 {
         if place > 0 {
-            out.push(b' ');
+            escape.write(" ", out);
         }
         let word = mix(seed, place) % WORDS.len() as u64;
         out.extend_from_slice(WORDS[usize::try_from(word).unwrap_or(0)].as_bytes());
@@ -508,6 +508,7 @@ mod tests {
             "{texts:?}"
         );
         assert_ne!(texts[0], texts[1]);
+        assert_eq!(written("{words:3}", Escape::Url, 1).split("%20").count(), 3);
     }
 
     #[test]
