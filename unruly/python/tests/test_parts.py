@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import duckdb
+import ibis
 import pytest
 
 import unruly
 from explained import assert_like_its_example
 from synthetic import Segments, write_run
+from unruly.base.context import lay_out
 from unruly.output.verdict import verdict
+from unruly.topics.parts import tables as part_tables
 from unruly.topics.parts.model import parts_of
 
 RAISED_BY_PARTS = {"opens-connections"}
@@ -137,3 +140,38 @@ def test_the_verdict_has_a_line_for_each(tokens):
     assert "first token: p50 50 ms" in said
     assert "gap between tokens: p50 10 ms" in said
     assert not {it.code for it in tokens.findings} & RAISED_BY_PARTS
+
+
+def test_the_tokens_of_a_request_that_was_tried_again_are_those_of_its_last_try():
+    request = {"cell": "all", "repeat": 0, "client": 0, "request": 7}
+    began = {"attempt": 0, "layer": "first token", "started_ns": 0, "ended_ns": 5}
+    spans = ibis.memtable(
+        [
+            {**request, **began},
+            {**request, **began, "attempt": 1, "ended_ns": 9},
+            {**request, **began, "attempt": 0, "layer": "connect", "ended_ns": 2},
+            {**request, **began, "request": 8, "ended_ns": 6},
+        ]
+    )
+    rows = ibis.memtable([{**request, "attempt": 0}])
+    found = part_tables.parts(spans, rows, retried=True).execute()
+    assert sorted(zip(found["layer"], found["response"], strict=True)) == [
+        ("connect", 2.0),
+        ("first token", 9.0),
+    ]
+
+
+def test_repeats_are_laid_end_to_end():
+    """The hours between two repeats are no time of the cell, so they hold no empty blocks."""
+    request = {"cell": "all", "client": 0, "attempt": 0, "layer": "token"}
+    frame = [
+        {**request, "repeat": repeat, "request": number, "started_ns": at, "ended_ns": at + 1}
+        for repeat in range(2)
+        for number in range(100)
+        for at in [number * 1_000_000 + repeat * 3_600_000_000_000]
+    ]
+    spans = part_tables.parts(ibis.memtable(frame), ibis.memtable(frame), retried=False)
+    extents = part_tables.extents(spans).execute()
+    places = lay_out(extents, ["cell", "layer"], "first_ns", "last_ns", "", 20).assign(number=0)
+    blocks = part_tables.placed(spans, ibis.memtable(places), 20).execute()["block"]
+    assert set(blocks.value_counts()) == {10}

@@ -263,12 +263,12 @@ class Context:
         frame = self.extents[["cell", "repeat", "op", "first_ns", "last_ns"]].copy()
         for name, keys in (("number", ["cell", "op"]), ("whole", ["cell"]), ("place", _REPEAT)):
             frame[name] = frame.groupby(keys, sort=True).ngroup().astype("int32")
-        frame = _lay_out(frame, ["cell", "op"], "first_ns", "last_ns", "", blocks)
+        frame = lay_out(frame, ["cell", "op"], "first_ns", "last_ns", "", blocks)
         by_repeat = frame.groupby(["cell", "repeat"])
         frame["cell_first_ns"] = by_repeat["first_ns"].transform("min")
         frame["cell_last_ns"] = by_repeat["last_ns"].transform("max")
         whole = frame[["cell", "repeat", "cell_first_ns", "cell_last_ns"]].drop_duplicates()
-        whole = _lay_out(whole, ["cell"], "cell_first_ns", "cell_last_ns", "cell_", blocks)
+        whole = lay_out(whole, ["cell"], "cell_first_ns", "cell_last_ns", "cell_", blocks)
         return frame.merge(
             whole[["cell", "repeat", "cell_before_ns", "cell_total_ns", "cell_block_ns"]],
             on=["cell", "repeat"],
@@ -295,7 +295,7 @@ class Context:
         return [p for p in self.run.manifest.get("processes") or [] if isinstance(p, dict)]
 
 
-def _lay_out(
+def lay_out(
     frame: pd.DataFrame, keys: list[str], first: str, last: str, prefix: str, blocks: int
 ) -> pd.DataFrame:
     """Lay repeats end to end: measured time before each, in all, and the length of a block."""

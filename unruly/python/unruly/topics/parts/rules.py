@@ -66,8 +66,8 @@ def opens(analysis: Analysis) -> Iterator[Finding]:
             "low": most.share.low,
             "high": most.share.high,
         },
-        "Keep connections open if your users do: --keep-alive true, more --connections, or a "
-        "longer idle limit of the server.",
+        "Keep connections open if your users do: by HTTP with --keep-alive true and more "
+        "--connections, and with a longer idle limit of the server.",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from unruly.base.cells import bucket_matrix, percentiles_said
+from unruly.base.context import lay_out
 from unruly.base.ladder import LEVEL, PERCENTILES
 from unruly.base.quantiles import quantiles_of
 from unruly.stats import block_interval, share_interval
@@ -45,26 +46,28 @@ def parts(context: Context) -> Parts | None:
         None where no span is such a part.
     """
     context.progress("parts of requests")
-    spans = part_tables.parts(context.run.spans, context.rows)
-    layers = _layers(context, spans)
+    spans = part_tables.parts(context.run.spans, context.rows, retried=context.retried)
+    layers = _layers(spans)
     return Parts(layers, _openings(context, spans)) if layers else None
 
 
-def _layers(context: Context, spans: ibis.Table) -> tuple[Layer, ...]:
-    places = fetch(part_tables.extents(spans))
-    if places.empty:
+def _layers(spans: ibis.Table) -> tuple[Layer, ...]:
+    extents = fetch(part_tables.extents(spans))
+    if extents.empty:
         return ()
-    places["number"] = np.arange(len(places), dtype=np.int32)
-    # the last block is closed on both sides
-    wide = (places["last_ns"] - places["first_ns"]) // BLOCKS + 1
-    places["block_ns"] = wide.astype("int64")
-    placed = part_tables.placed(
-        spans, inline(places[["cell", "layer", "number", "first_ns", "block_ns"]]), BLOCKS
-    )
+    keys = ["cell", "layer"]
+    places = lay_out(extents, keys, "first_ns", "last_ns", "", BLOCKS)
+    places["number"] = places.groupby(keys, sort=True).ngroup().astype("int32")
+    laid = places[["cell", "repeat", "layer", "number", "first_ns", "before_ns", "block_ns"]]
+    placed = part_tables.placed(spans, inline(laid), BLOCKS)
     probabilities = [PERCENTILES[name] for name in SAID]
-    frame = quantiles_of(placed, ["number"], probabilities, context.size, ["response"])
+    frame = quantiles_of(placed, ["number"], probabilities, int(places["n"].sum()), ["response"])
     histogram = fetch(request_tables.block_histogram(placed, "response", "block"))
-    named = {int(it["number"]): it for it in places.to_dict("records")}
+    named = {
+        int(number): {"cell": own["cell"].iloc[0], "layer": own["layer"].iloc[0],
+                      "total_ns": float(own["total_ns"].iloc[0])}
+        for number, own in places.groupby("number")
+    }  # fmt: skip
     found = []
     for row in frame.sort_values("number").to_dict("records"):
         place = named[int(row["number"])]
@@ -86,7 +89,7 @@ def _layer(place: dict[str, Any], row: dict[str, Any], counts: tuple[Any, Any]) 
         if estimate is None:
             absent[f"{name}_interval"] = absent[name]
             continue
-        if place["first_ns"] == place["last_ns"]:
+        if place["total_ns"] <= BLOCKS:
             absent[f"{name}_interval"] = NO_BLOCKS
             continue
         block = block_interval(*counts, PERCENTILES[name], estimate=estimate, level=LEVEL)

@@ -15,16 +15,20 @@ OPENING: Final = ("connect", "tls")
 TOKENS: Final = ("first token", "token")
 LAYERS: Final = (*OPENING, *TOKENS)
 """The layers that the load generator writes, in their order."""
-REQUEST: Final = ("cell", "repeat", "client", "request", "attempt")
+REQUEST: Final = ("cell", "repeat", "client", "request")
 
 
-def parts(spans: Table, rows: Table) -> Table:
+def parts(spans: Table, rows: Table, *, retried: bool) -> Table:
     """The parts to analyse: those of `spans`, ``response`` (how long, ns), ``ok``.
 
-    Connections are those of all phases, tokens those of `rows`.
+    Connections are those of all phases, tokens those of `rows`. Where requests were tried again
+    (``retried``), the tokens are those of the last try that had any.
     """
     opening = spans.filter(spans.layer.isin(OPENING))
     tokens = spans.filter(spans.layer.isin(TOKENS)).semi_join(rows, REQUEST)
+    if retried:
+        last = tokens.group_by(*REQUEST).agg(attempt=tokens.attempt.max())
+        tokens = tokens.semi_join(last, (*REQUEST, "attempt"))
     known = ibis.union(opening, tokens)
     return known.mutate(
         response=(known.ended_ns - known.started_ns).cast("float64"),
@@ -33,11 +37,11 @@ def parts(spans: Table, rows: Table) -> Table:
 
 
 def extents(spans: Table) -> Table:
-    """When the parts of each cell and layer began: cell, layer, first_ns, last_ns."""
-    keys = ("cell", "layer")
+    """When the parts of each (cell, repeat, layer) began: first_ns, last_ns, n."""
+    keys = ("cell", "repeat", "layer")
     return (
         spans.group_by(*keys)
-        .agg(first_ns=spans.started_ns.min(), last_ns=spans.started_ns.max())
+        .agg(first_ns=spans.started_ns.min(), last_ns=spans.started_ns.max(), n=spans.count())
         .order_by(*keys)
     )
 
@@ -50,11 +54,12 @@ def placed(spans: Table, places: Table, blocks: int) -> Table:
     spans : Table
         As `parts` gives them.
     places : Table
-        Of each (cell, layer): ``number``, ``first_ns``, ``block_ns``.
+        Of each (cell, repeat, layer): ``number`` (of the cell and layer), ``first_ns``,
+        ``before_ns``, ``block_ns``.
     """
-    joined = spans.join(places, ["cell", "layer"])
-    place = ((joined.started_ns - joined.first_ns) / joined.block_ns).floor().cast("int32")
-    return joined.select("number", "response", "ok", block=place.clip(lower=0, upper=blocks - 1))
+    joined = spans.join(places, ["cell", "repeat", "layer"])
+    timed = joined.mutate(intended_ns=joined.started_ns)
+    return timed.select("number", "response", "ok", block=block_of(timed, blocks))
 
 
 def waited(rows: Table, spans: Table, places: Table, blocks: int) -> Table:
