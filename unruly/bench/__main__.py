@@ -17,6 +17,7 @@ from bench import (
     false_promises,
     groups,
     hardening,
+    http_speed,
     open_loop,
     pages,
     ready,
@@ -34,6 +35,7 @@ PRODUCT = command.Product(
     pages=pages.texts,
     benches={
         "echo": echo.run,
+        "http": http_speed.run,
         "recording": recording.run,
         "open-loop": open_loop.run,
         "stall": stall.run,

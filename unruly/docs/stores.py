@@ -19,7 +19,7 @@ from kept import table
 KEPT = {
     "stores": "2026-11-27-amd-2core/side-by-side",
     "store-levels": "2026-11-22-intel-2core/side-by-side",
-    "store-faults": "2026-11-22-intel-2core/side-by-side",
+    "store-faults": "2026-11-27-amd-2core/side-by-side",
 }
 PAGE = Path(__file__).with_name("stores.md")
 MS = 1e6
