@@ -19,7 +19,6 @@ def conserved(run: Measured) -> bool:
     return bool(rows == distinct == run.manifest["counts"]["copies"]["scheduled"])
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("tls", [True, False], ids=["tls", "clear"])
 @pytest.mark.parametrize("pace", [[], ["-r", "2000"]], ids=["closed", "open"])
 def test_a_stock_nginx_fails_no_request(tmp_path: Path, pace: list[str], tls: bool) -> None:
