@@ -68,7 +68,7 @@ pub use model::{
 };
 pub use portion::Portion;
 pub use random::mix;
-pub use secret::{Secret, header_without_secret, shown};
+pub use secret::{Secret, has_place, header_without_secret, shown};
 pub use service::{
     GoProgram, Impossible, Parameter, ParameterValue, Service, ServiceFile, ServicePlace,
     ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,

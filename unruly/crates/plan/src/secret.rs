@@ -88,25 +88,55 @@ pub(crate) fn is_secret_header(name: &str, value: &str) -> bool {
 /// The schemes of an `Authorization` header that stand before a value.
 const SCHEMES: [&str; 4] = ["basic", "bearer", "token", "apikey"];
 
-/// True if a value consists of places that each request fills, such as `{data.token}`: beside them are
-/// only the word of a scheme, or the names of cookies.
-fn has_places_only(value: &str) -> bool {
-    let mut rest = String::new();
-    let mut places = 0;
-    for (number, part) in value.split('{').enumerate() {
-        let after = match part.split_once('}') {
-            Some((_, after)) if number > 0 => {
-                places += 1;
-                after
+/// True if the text between two braces names a value that each request has of its own.
+fn is_place(inner: &str) -> bool {
+    let parts = ["data.", "random:", "words:"];
+    matches!(inner, "uuid" | "sequence") || parts.iter().any(|part| inner.starts_with(part))
+}
+
+/// A text with a mark in the place of each value that a request has of its own.
+fn marked(text: &str) -> String {
+    let mut marked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let (before, after) = rest.split_at(at);
+        marked += before;
+        match after.find('}').filter(|end| is_place(&after[1..*end])) {
+            Some(end) => {
+                marked.push(MARK);
+                rest = &after[end + 1..];
             }
-            _ => part,
-        };
-        rest += after;
+            None => {
+                marked.push('{');
+                rest = &after[1..];
+            }
+        }
     }
-    let named = |word: &str| word.ends_with('=') && !word.trim_end_matches('=').contains('=');
-    let known = |word: &str| SCHEMES.contains(&word.to_ascii_lowercase().as_str());
-    let mut words = rest.split([' ', ';']).filter(|word| !word.is_empty());
-    places > 0 && words.all(|word| named(word) || known(word))
+    marked + rest
+}
+
+/// A character that no header has.
+const MARK: char = '\0';
+
+/// True if a text has a place for a value that each request has of its own, such as `{uuid}`.
+#[must_use]
+pub fn has_place(text: &str) -> bool {
+    marked(text).contains(MARK)
+}
+
+/// True if a value consists of places, such as `{data.token}`: beside them are only the word of a
+/// scheme, or the names of cookies.
+fn has_places_only(value: &str) -> bool {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let cookie = |word: &str| {
+        let name = word.strip_suffix(MARK).and_then(|it| it.strip_suffix('='));
+        name.is_some_and(|name| name.chars().all(letter))
+    };
+    let scheme = |word: &str| SCHEMES.contains(&word.to_ascii_lowercase().as_str());
+    let marked = marked(value);
+    let mut words = marked.split([' ', ';']).filter(|word| !word.is_empty());
+    marked.contains(MARK)
+        && words.all(|word| word == MARK.to_string() || cookie(word) || scheme(word))
 }
 
 /// Returns a header line with `{password}` in the place of its secret, and the secret. `None` if the
@@ -181,6 +211,9 @@ mod tests {
             "private_token: s3cr3t",
             "X-Vault-Token:s3cr3t",
             "Cookie: session=s3cr3t; user={data.user}",
+            "X-Api-Key: {s3cr3t}",
+            "Cookie: prefs={\"token\":\"s3cr3t\"}",
+            "X-Api-Key: {uuid}s3cr3t==",
         ] {
             let (open, secret) = header_without_secret(line).expect(line);
             assert!(

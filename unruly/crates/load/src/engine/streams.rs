@@ -72,8 +72,22 @@ impl Engine<'_> {
     /// Takes the replies of a connection with streams, and sends what they made room for.
     pub(super) fn serve_streams(&mut self, link: usize, received_ns: MonoNs, kernel_ns: ColumnNs) {
         self.take_replies(link, received_ns, kernel_ns);
+        if self.targets[link].is_closing() {
+            self.forget_late(link);
+        }
         self.drain(link);
         self.renew(link);
+    }
+
+    /// Gives up the requests that timed out: a connection that the server wants to end does not wait
+    /// for late replies.
+    fn forget_late(&mut self, link: usize) {
+        for slot in self.pending.all(Some(link)) {
+            let late = self.pending.at(slot).filter(|copy| copy.timed_out);
+            if let Some(ticket) = late.map(|copy| copy.asked.ticket) {
+                self.targets[link].forget(ticket);
+            }
+        }
     }
 
     /// Takes the replies that a connection with streams has completed.
@@ -83,8 +97,12 @@ impl Engine<'_> {
                 self.take(link, &incoming, received_ns, kernel_ns);
             } else if let Some(slot) = self.pending.find(reply.ticket, self.peers[link].id) {
                 debug_assert_eq!(reply.fate, Fate::Untouched, "all others are incoming");
-                self.outcome.resent += 1;
-                self.park(slot, link);
+                let copy = self.pending.at(slot).filter(|copy| !copy.timed_out);
+                let sent = copy.map(|copy| copy.asked.record.sent_bytes > 0);
+                if let Some(sent) = sent {
+                    self.outcome.resent += u64::from(sent);
+                    self.park(slot, link);
+                }
             }
         }
     }

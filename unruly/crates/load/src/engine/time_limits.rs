@@ -5,7 +5,7 @@ use std::time::Duration;
 use unruly_trace::{DurationNs, MonoNs, Record, Status};
 
 use super::{Engine, NOTE_AFTER};
-use crate::pending::{Slot, TimeLimit};
+use crate::pending::{Asked, Slot, TimeLimit};
 
 /// How long the end of a run waits at a time for the recorder to make room.
 const DRAIN_PAUSE: Duration = Duration::from_millis(1);
@@ -96,15 +96,20 @@ impl Engine<'_> {
     }
 
     pub(super) fn give_up(&mut self, slot: Slot) {
-        let Some(copy) = self.pending.remove(slot) else {
-            return;
-        };
-        self.forget(&copy.asked);
+        if let Some(asked) = self.end_late(slot) {
+            self.forget(&asked);
+        }
+    }
+
+    /// Writes down a copy that timed out, and whose late reply is not expected any more.
+    fn end_late(&mut self, slot: Slot) -> Option<Asked> {
+        let copy = self.pending.remove(slot)?;
         self.recorder.record(&Record {
             status: Status::Timeout,
             ..copy.asked.record
         });
         self.pending.release(copy.asked.group);
+        Some(copy.asked)
     }
 
     /// Accounts for all open copies at the end of the run: a copy past its timeout is a timeout,
@@ -114,8 +119,14 @@ impl Engine<'_> {
             while self.recorder.is_crowded() {
                 std::thread::sleep(DRAIN_PAUSE);
             }
-            if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
-                self.give_up(slot);
+            let Some(copy) = self.pending.at(slot) else {
+                continue;
+            };
+            // Nothing more is sent for it, and no other request in its place.
+            let (asked, late) = (copy.asked, copy.timed_out);
+            self.targets[asked.link].forget(asked.ticket);
+            if late {
+                self.end_late(slot);
             } else {
                 self.end_copy(slot, Status::Unfinished);
             }

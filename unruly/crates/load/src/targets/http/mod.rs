@@ -415,6 +415,11 @@ mod tests {
                 Some("a\r\nb"),
                 "drive.headers",
             ),
+            (
+                "headers = \"X-Token: {password}\"",
+                Some("user-{data.name}"),
+                "drive.headers: the secret holds a place for a value",
+            ),
         ] {
             let found = first_request(&format!("{PLAIN}\n{lines}"), password).unwrap_err();
             assert!(found.contains(said), "{found}");

@@ -210,11 +210,7 @@ impl Tokens {
         let (mut answer, mut code, mut closes) = (Answer::Done, 200, false);
         if let Some(stream) = &mut self.stream {
             // The last line may have no end.
-            match line(stream.line.trim_ascii()) {
-                Line::End => stream.ended = true,
-                Line::Broken if !stream.line.is_empty() => stream.broken = true,
-                _ => {}
-            }
+            stream.ended |= line(stream.line.trim_ascii()) == Line::End;
             (code, closes) = (stream.code, stream.closes);
             if stream.broken {
                 answer = Answer::Failed(ErrorKind::Store, b"the stream reports an error");

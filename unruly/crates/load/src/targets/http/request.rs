@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store};
+use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store, has_place};
 use unruly_trace::MonoNs;
 
 use super::super::{DriverError, Settings};
@@ -22,7 +22,7 @@ const USUAL_PORTS: [(&str, u16); 4] = [
 ];
 
 /// Headers about the connection that HTTP/2 does not carry (RFC 9113, 8.2.2); a plan has no others.
-const OF_HTTP_1: [&str; 3] = ["keep-alive", "proxy-connection", "te"];
+const OF_HTTP_1: [&str; 2] = ["keep-alive", "proxy-connection"];
 
 /// Headers that we send unless the plan has them.
 const USUAL_HEADERS: [(&str, &str); 2] = [
@@ -119,7 +119,12 @@ impl Form {
         if !http.http2 {
             return Ok(());
         }
-        if let Some(name) = OF_HTTP_1.iter().find(|name| http.headers.has(name)) {
+        let is_old = |(name, value): &(&str, &str)| {
+            let named = OF_HTTP_1.iter().any(|it| name.eq_ignore_ascii_case(it));
+            // This is the one value that HTTP/2 has for it.
+            named || name.eq_ignore_ascii_case("te") && *value != "trailers"
+        };
+        if let Some((name, _)) = http.headers.iter().find(is_old) {
             return Err(DriverError::new(
                 "headers",
                 format!("{name} has no meaning in HTTP/2"),
@@ -354,6 +359,14 @@ fn with_password(
 ) -> Result<String, DriverError> {
     if !text.contains(PASSWORD_PLACE) {
         return Ok(text);
+    }
+    if password.is_some_and(has_place) {
+        return Err(DriverError::new(
+            key,
+            "the secret holds a place for a value, which is not filled there",
+            "wanted the secret part alone",
+            "write {password} for it, and set UNRULY_PASSWORD",
+        ));
     }
     let password = password.filter(|it| !it.is_empty() && it.bytes().all(fits));
     password
