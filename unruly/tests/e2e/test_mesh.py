@@ -17,7 +17,8 @@ ALL = '["null", "crypto", "disk", "network", "mixed"]'
 def test_every_scheduled_copy_is_a_row_and_the_counts_add_up(
     either: Callable[..., Measured],
 ) -> None:
-    run = either(workloads=ALL)
+    # Longer than a stall of a busy machine: a copy that times out is no fault of the books.
+    run = either(workloads=ALL, timeout="20s")
     copies = run.manifest["counts"]["copies"]
     assert run.rows("select count(*) from requests")[0][0] == copies["scheduled"] > 500
     assert copies["ok"] == copies["scheduled"]
