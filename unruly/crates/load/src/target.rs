@@ -214,7 +214,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The reply as one that was taken from bytes; `None` if there is none.
+    /// Returns the reply in the form that [`Target::decode`] returns, or `None` if the server did not
+    /// process the request.
     #[must_use]
     pub fn incoming(&self) -> Option<Incoming<'_>> {
         let answer = match &self.fate {

@@ -1,10 +1,11 @@
 //! Connections that carry many requests at once, each in a stream of its own (HTTP/2).
 //!
-//! First, the target keeps an encoded request until the server allows another stream; its row says
-//! that it waited. Second, the target hands over what it has to send, message by message. Third, a
-//! server may say that it takes no more requests on a connection, as some do after a thousand.
-//! Requests that come then, or that the server did not look at, wait until the open ones have ended,
-//! and are sent on a new connection. A request that waits counts from its scheduled time.
+//! First, the target keeps an encoded request until the server allows another stream. The row of the
+//! request says that it waited. Second, the engine takes one message after the other from the target
+//! and queues it on the connection. Third, a server may announce that it takes no more requests on a
+//! connection; nginx does so after a thousand. Later requests, and requests that the server did not
+//! process, wait until the open requests have ended. The engine then sends them on a new connection.
+//! A request that waits counts from its scheduled time.
 
 use std::io;
 

@@ -121,7 +121,7 @@ impl Streams {
         self.streams.len() - self.free.len()
     }
 
-    /// Lets the library read and write what there is.
+    /// Runs the library until it has read all received bytes and written all queued frames.
     fn advance(&mut self) -> Result<(), ProtocolError> {
         let mut context = Context::from_waker(Waker::noop());
         let Some(session) = &mut self.session else {
