@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use unruly_load::{Scheme, schemes};
+use unruly_plan::did_you_mean;
 use unruly_runner::ECHO;
 
 use crate::cli::say;
@@ -36,7 +37,9 @@ pub(crate) fn targets(name: Option<&str>) -> Result<u8> {
     }
     let found = schemes().iter().find(|it| it.name == name);
     let Some(scheme) = found else {
-        anyhow::bail!("targets: there is no target {name:?}; hint: unruly targets lists them");
+        let known = schemes().iter().map(|it| it.name).chain([ECHO, "service"]);
+        let hint = did_you_mean(name, known, "unruly targets lists them");
+        anyhow::bail!("targets: there is no target {name:?}; hint: {hint}");
     };
     explain(scheme)?;
     Ok(0)
@@ -52,4 +55,18 @@ fn explain(scheme: &Scheme) -> Result<()> {
         say(&format!("  {name:<12} {meaning}"))?;
     }
     say(&format!("flags: unruly drive --help; more: {PAGE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelled_target_is_an_error_with_the_nearest_name() {
+        let said = targets(Some("opneai")).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "targets: there is no target \"opneai\"; hint: did you mean openai"
+        );
+    }
 }
