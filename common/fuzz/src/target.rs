@@ -262,7 +262,7 @@ const RESP: [&str; 4] = [
 ];
 
 /// Stores, each with something that it may answer.
-const STORES: [(&str, &str); 7] = [
+const STORES: [(&str, &str); 8] = [
     (
         "url = \"redis://127.0.0.1?replicas=2\"\nlevel = \"all\"",
         "+PONG\r\n+OK\r\n:2\r\n$5\r\nvalue\r\n+OK\r\n:0\r\n$-1\r\n-NOAUTH no\r\n*1\r\n$0\r\n\r\n",
@@ -286,6 +286,10 @@ const STORES: [(&str, &str); 7] = [
     (
         "url = \"http://127.0.0.1/{key}\"\noperations = \"write then read\"\nhttp2 = true",
         "\0\0\0\x04\0\0\0\0\0\0\0\x05\x01\x05\0\0\0\x01\x08\x03200\0\0\x05\x01\x04\0\0\0\x03\x08\x03200\0\0\x02\0\x01\0\0\0\x03ok",
+    ),
+    (
+        "url = \"postgres://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {random:1..9}\"",
+        "R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I1\0\0\0\x041\0\0\0\x04Z\0\0\0\x05I2\0\0\0\x04C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T2\0\0\0\x04D\0\0\0\x0b\0\x01\0\0\0\x017E\0\0\0\x17SERROR\0C23505\0Mno\0\0Z\0\0\0\x05EC\0\0\0\x0dROLLBACK\0Z\0\0\0\x05I",
     ),
     (
         "url = \"program:none\"",
@@ -313,6 +317,7 @@ fn answers(store: &str, input: &[u8]) -> String {
         password: None,
         seed: 1,
         portion: unruly_plan::Portion::new(0, 1),
+        trace_key: 0,
         own: None,
     });
     let Ok(made) = made else {
@@ -376,7 +381,8 @@ fn letter(answer: Answer<'_>) -> &'static str {
         Answer::Sent => "s",
         Answer::Missing => "m",
         Answer::Failed(..) => "e",
-        Answer::Part => "p",
+        Answer::Token => "p",
+        Answer::Message => "m",
     }
 }
 

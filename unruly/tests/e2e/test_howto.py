@@ -16,9 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from grpc_house import ITEM_PROTO, PROTO, Shop, grpc_server
 from house import PROGRAMS, REPOSITORY, call, need_root
 from llm_house import Model, llm
 from redis_house import redis_server
+from sql_house import ACCOUNTS, PASSWORD, postgres
 
 from pages import COMMANDS, blocks, follow, indented, missing
 
@@ -88,6 +90,23 @@ def model(_: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def orders(folder: Path) -> Iterator[Setting]:
+    """A gRPC server that describes itself, and the file of its service."""
+    (folder / "home" / "orders.proto").write_text(PROTO)
+    (folder / "home" / "item.proto").write_text(ITEM_PROTO)
+    with grpc_server(Shop(pause=lambda *_: 0.002)) as place:
+        yield {**SHORT, "localhost:50051": place}, {}
+
+
+@contextmanager
+def bank(_: Path) -> Iterator[Setting]:
+    """PostgreSQL with a table of accounts."""
+    with postgres() as server:
+        server.psql(ACCOUNTS)
+        yield {**SHORT, "localhost:5432": f"{HOST}:{server.port}", r"=\.\.\.": f"={PASSWORD}"}, {}
+
+
+@contextmanager
 def slow_node(folder: Path) -> Iterator[Setting]:
     """Two Redis servers, and a matrix of seven nodes with a slow one."""
     need_root("a CPU quota")
@@ -147,6 +166,8 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "promise.md": redis,
     "https.md": https,
     "llm.md": model,
+    "grpc.md": orders,
+    "sql.md": bank,
     "find-the-slow-node.md": slow_node,
     "write-a-plan.md": redis,
     "gate.md": a_run,
@@ -173,6 +194,8 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "promise.md",
         "https.md",
         "llm.md",
+        "grpc.md",
+        "sql.md",
         "find-the-slow-node.md",
         "write-a-plan.md",
     }

@@ -63,6 +63,15 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     if let Some(about) = &asked.about {
         events.now("data file", Some(about), clock);
     }
+    if drive
+        .store
+        .as_deref()
+        .and_then(|it| it.http.as_ref())
+        .is_some_and(|it| it.trace)
+    {
+        let told = format!("{} {:016x}", job.id.unwrap_or(0), trace_key(job));
+        events.now("trace key", Some(&told), clock);
+    }
     let client = Client {
         ground,
         options: options(job, drive, portion),
@@ -202,6 +211,7 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         password: password.as_ref(),
         seed,
         portion,
+        trace_key: trace_key(job),
         own: own.to_str(),
     })?;
     let clients = count(portion, drive.clients);
@@ -240,8 +250,18 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
     })
 }
 
+/// The first half of the ids of all traces that a process begins. No other process of any run has it.
+fn trace_key(job: &Job) -> u64 {
+    let trial = u64::from(job.cell) << 16 | u64::from(job.repeat);
+    let process = u64::from(job.cookie) << 16 | u64::from(job.id.unwrap_or(0));
+    unruly_plan::mix(process, trial)
+}
+
 /// The names of the operations in the rows, by their numbers. A method of HTTP is one of its own.
 fn operations(store: &Store) -> Vec<String> {
+    if let Some(names) = store.named_operations() {
+        return names;
+    }
     let names = OperationKind::ALL.map(|kind| match (kind, store.request_name()) {
         (OperationKind::Read, Some(name)) => name,
         _ => kind.name().to_owned(),

@@ -38,6 +38,7 @@ impl Tidy {
             password: password.as_ref(),
             seed: 0,
             portion: Portion::new(0, 1),
+            trace_key: 0,
             own: own.to_str(),
         })?;
         let place = store.url.to_string();

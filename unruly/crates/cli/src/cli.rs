@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
-use unruly_plan::{DurationNs, Load, Plan, PlanError, Secret, ServiceFile, Url};
+use unruly_plan::{Drive, DurationNs, Load, Plan, PlanError, Secret, ServiceFile, Url};
 use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable, python};
 use unruly_runner::{RunOptions, services, target};
 
@@ -366,17 +366,26 @@ fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
     };
     let mut plan = changes.apply(plan)?;
     if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent()) {
-        let http = drive.store.as_mut().and_then(|store| store.http.as_mut());
-        let files = http.into_iter().flat_map(|http| {
-            let tls = &mut http.tls;
-            let certificates = [&mut tls.ca_cert, &mut tls.client_cert, &mut tls.client_key];
-            certificates.into_iter().chain([&mut http.data])
-        });
-        for file in std::iter::once(&mut drive.times).chain(files) {
+        for file in files(drive) {
             move_beside(file, folder);
         }
     }
     Ok(plan)
+}
+
+/// The files that a drive names.
+fn files(drive: &mut Drive) -> Vec<&mut Option<String>> {
+    let mut files = vec![&mut drive.times];
+    let Some(store) = &mut drive.store else {
+        return files;
+    };
+    if let Some(http) = &mut store.http {
+        let tls = &mut http.tls;
+        files.extend([&mut tls.ca_cert, &mut tls.client_cert, &mut tls.client_key]);
+        files.extend([&mut http.data, &mut http.proto]);
+    }
+    files.extend(store.sql.as_mut().map(|sql| &mut sql.data));
+    files
 }
 
 /// Takes a file from the folder of its plan, where there is one of that name.

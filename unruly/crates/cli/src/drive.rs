@@ -13,6 +13,7 @@ use unruly_runner::{ECHO, RunOptions, services};
 
 use crate::concealed::command;
 use crate::drive_http::HttpArguments;
+use crate::drive_sql::SqlArguments;
 use crate::slos::slos;
 
 /// What messages call the plan that the flags are.
@@ -122,6 +123,8 @@ pub(crate) struct DriveArguments {
     preload: Option<String>,
     #[command(flatten)]
     http: HttpArguments,
+    #[command(flatten)]
+    sql: SqlArguments,
     /// Leave the written keys in the store (default: remove them at the end)
     #[arg(long, help_heading = STORE)]
     keep: bool,
@@ -223,6 +226,7 @@ impl DriveArguments {
             ("drive.scheduling", self.scheduling),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
+            ("drive.sql", self.sql.script()?),
         ];
         let given = values.iter().chain(&http);
         let given = given.filter_map(|(path, value)| Some((*path, value.as_deref()?)));
@@ -435,7 +439,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, https:, openai:, openais:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, memcached:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
             ),
             (
                 &["reddis://h"],

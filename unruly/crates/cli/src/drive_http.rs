@@ -33,6 +33,16 @@ pub(crate) struct HttpArguments {
     /// Text that a language model is asked (openai only); {words:100} stands for random words
     #[arg(long, value_name = "TEXT", help_heading = HTTP)]
     prompt: Option<String>,
+    /// File that describes the service (grpc only; default: the server is asked)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    proto: Option<String>,
+    /// Send a traceparent header with every request (W3C Trace Context)
+    #[arg(long, help_heading = HTTP)]
+    trace: bool,
+    /// Where the report's links to the slowest traces lead, such as
+    /// http://localhost:16686/trace/{trace_id}
+    #[arg(long, value_name = "URL", help_heading = HTTP)]
+    trace_url: Option<String>,
     /// CSV file with a value for each request: {data.COLUMN} stands for it in the URL, in a header
     /// or in the body, and each request takes the next row
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
@@ -72,6 +82,9 @@ impl HttpArguments {
             ("drive.headers", headers),
             ("drive.body", self.body.as_deref().map(body).transpose()?),
             ("drive.prompt", self.prompt),
+            ("drive.proto", self.proto),
+            ("drive.trace", self.trace.then(|| "true".to_owned())),
+            ("drive.trace_url", self.trace_url),
             ("drive.data", self.data),
             ("drive.auth", self.auth),
             ("drive.keep_alive", self.keep_alive),

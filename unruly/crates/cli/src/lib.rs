@@ -5,6 +5,7 @@ pub mod cli;
 mod concealed;
 mod drive;
 mod drive_http;
+mod drive_sql;
 mod help;
 mod python_verbs;
 mod service_parameters;

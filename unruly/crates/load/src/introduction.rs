@@ -10,7 +10,7 @@ use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 use crate::link::{Link, Place};
 use crate::poller::Poller;
 use crate::socket::receive_waiting;
-use crate::target::{Answer, GREETING, Incoming, ProtocolError, Target};
+use crate::target::{Answer, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
 use crate::targets::Driver;
 use crate::tls::OtherProtocol;
 
@@ -105,6 +105,30 @@ impl Conversation {
         said
     }
 
+    /// Queues the messages that a target with streams has for the server.
+    fn drain(&mut self) {
+        while self.say(|target, out| {
+            let before = out.len();
+            target.drain(out).is_some() || out.len() > before
+        }) {}
+    }
+
+    /// Sends a request over a connection with streams, and returns what became of it.
+    pub(crate) fn ask_in_stream(
+        &mut self,
+        outgoing: &Outgoing<'_>,
+        until_ns: MonoNs,
+    ) -> Result<Reply, IntroductionError> {
+        self.target.encode(outgoing, &mut Vec::new());
+        loop {
+            self.drain();
+            if let Some(reply) = self.target.next_reply() {
+                return Ok(reply);
+            }
+            self.hear(until_ns, |_| ())?;
+        }
+    }
+
     /// Sends the queued bytes, and returns the result of `take` for the next reply.
     pub(crate) fn hear<T>(
         &mut self,
@@ -119,6 +143,7 @@ impl Conversation {
                 self.input.drain(..bytes);
                 return Ok(taken);
             }
+            self.drain();
             let heard = exchange(&mut self.link, &mut self.input, until_ns);
             heard.map_err(|error| silent(&self.place, &error))?;
         }
@@ -316,10 +341,16 @@ fn refused(place: &Place, kind: ErrorKind, words: &[u8]) -> IntroductionError {
     IntroductionError {
         place: place.to_string(),
         wrong: format!("it says {:?}", said.trim()),
-        wanted: "to be let in",
+        wanted: match kind {
+            ErrorKind::Store => "its consent to what the plan sends",
+            _ => "to be let in",
+        },
         hint: match kind {
             ErrorKind::Denied => {
                 "scheme://user@host in the url, and the password in UNRULY_PASSWORD"
+            }
+            ErrorKind::Store => {
+                "is the statement or the command right, and is what it names there?"
             }
             _ => "is it running, and is the url right?",
         },

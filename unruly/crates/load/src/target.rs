@@ -19,6 +19,11 @@ pub enum Operation<'a> {
         /// The key.
         key: &'a str,
     },
+    /// One of the operations that a plan names.
+    Named {
+        /// Its number.
+        number: usize,
+    },
     /// A key gets a value.
     Write {
         /// The key.
@@ -59,7 +64,9 @@ pub enum Answer<'a> {
     /// It is on its way, says who asks for us; the answer is still to come.
     Sent,
     /// A token of the answer came; the rest is still to come.
-    Part,
+    Token,
+    /// A message of the answer came; the rest is still to come.
+    Message,
 }
 
 /// Stamps of a reply in the server's column time; 0 is missing.
@@ -182,6 +189,8 @@ pub enum Fate {
     Missing,
     /// It was not done, and what the system says of it.
     Failed(ErrorKind, Vec<u8>),
+    /// A message of its answer came; the rest is still to come.
+    Message,
     /// The server did not look at it, so it can be sent again.
     Untouched,
 }
@@ -191,7 +200,8 @@ impl Fate {
     #[must_use]
     pub fn of(answer: Answer<'_>) -> Self {
         match answer {
-            Answer::Done | Answer::Sent | Answer::Part => Self::Done,
+            Answer::Done | Answer::Sent | Answer::Token => Self::Done,
+            Answer::Message => Self::Message,
             Answer::Found(value) => Self::Found(value.to_vec()),
             Answer::Missing => Self::Missing,
             Answer::Failed(kind, words) => Self::Failed(kind, words.to_vec()),
@@ -223,6 +233,7 @@ impl Reply {
             Fate::Found(value) => Answer::Found(value),
             Fate::Missing => Answer::Missing,
             Fate::Failed(kind, words) => Answer::Failed(*kind, words),
+            Fate::Message => Answer::Message,
             Fate::Untouched => return None,
         };
         Some(Incoming {
@@ -237,6 +248,12 @@ pub const GREETING: u64 = u64::MAX;
 
 /// The number of the reply to a question about data of others.
 pub const CENSUS: u64 = u64::MAX - 1;
+
+/// The number of a message that is no reply, such as a notice.
+pub(crate) const ASIDE: u64 = u64::MAX - 2;
+
+/// Longest reply that is taken.
+pub(crate) const REPLY_BYTES_MAX: usize = 32 << 20;
 
 /// What the name of every key of ours begins with.
 pub const KEY_PREFIX: &str = "unruly:";

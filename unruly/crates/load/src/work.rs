@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use unruly_plan::{Choices, OperationKind, Portion, Store};
+use unruly_plan::{Choices, Mix, OperationKind, Portion, Store};
 use unruly_trace::{ErrorKind, Status};
 
 use crate::target::{Answer, KEY_PREFIX, Operation};
@@ -31,13 +31,16 @@ pub(crate) struct Task {
     /// it has been acknowledged.
     floor: u32,
     value_bytes: usize,
+    /// The number of an operation that the plan names.
+    named: Option<usize>,
 }
 
 impl Task {
     /// The `op` of its row.
     pub(crate) fn op(&self) -> u8 {
-        let place = OperationKind::ALL.iter().position(|it| *it == self.kind);
-        place
+        let place = || OperationKind::ALL.iter().position(|it| *it == self.kind);
+        let number = self.named.or_else(place);
+        number
             .and_then(|it| u8::try_from(it).ok())
             .unwrap_or(u8::MAX)
     }
@@ -66,6 +69,8 @@ pub struct Work {
     run: u32,
     keyed: bool,
     choices: Choices,
+    /// The operations that the plan names.
+    mix: Option<Mix>,
     /// Keys that are still to be loaded.
     unloaded: Range<u64>,
     keys: Vec<Known>,
@@ -84,6 +89,7 @@ impl Work {
             run,
             keyed: store.has_keys(),
             choices: Choices::new(store, seed, sessions, portion),
+            mix: Mix::new(store, seed, sessions, portion),
             unloaded: 0..0,
             keys: vec![Known::default(); keys],
             unknown: HashSet::new(),
@@ -101,6 +107,16 @@ impl Work {
 
     /// What a session does next.
     pub(crate) fn next(&mut self, session: usize) -> Task {
+        if let Some(mix) = &mut self.mix {
+            return Task {
+                kind: OperationKind::Read,
+                key: None,
+                version: 0,
+                floor: 0,
+                value_bytes: 0,
+                named: Some(mix.next(session)),
+            };
+        }
         let choice = match self.unloaded.next() {
             Some(own) => self.choices.first_write(session, own),
             None => self.choices.next(session),
@@ -112,6 +128,7 @@ impl Work {
                 version: 0,
                 floor: 0,
                 value_bytes: choice.value_bytes,
+                named: None,
             };
         }
         let known = &mut self.keys[place(choice.key)];
@@ -131,6 +148,7 @@ impl Work {
             version,
             floor,
             value_bytes: choice.value_bytes,
+            named: None,
         }
     }
 
@@ -143,6 +161,9 @@ impl Work {
 
     /// A task as a target takes it.
     pub(crate) fn operation(&mut self, task: &Task) -> Operation<'_> {
+        if let Some(number) = task.named {
+            return Operation::Named { number };
+        }
         let key = task.key.unwrap_or(0);
         name_of(key, &mut self.key);
         match task.kind {
@@ -168,7 +189,7 @@ impl Work {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
             (_, Answer::Refused) => Status::Refused,
             (OperationKind::Write, Answer::Done) => Status::Ok,
-            (OperationKind::Write, _) | (_, Answer::Sent | Answer::Part) => {
+            (OperationKind::Write, _) | (_, Answer::Sent | Answer::Token | Answer::Message) => {
                 Status::Error(ErrorKind::Protocol)
             }
             (OperationKind::Read, Answer::Found(values)) => self.judge_values(task, values),
@@ -303,6 +324,7 @@ mod tests {
                 version: 0,
                 floor: self.0.keys[0].floor,
                 value_bytes: 0,
+                named: None,
             }
         }
 

@@ -149,6 +149,41 @@ impl Choices {
     }
 }
 
+/// Chooses among the operations that a plan names, for all sessions of one process.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    percents: Vec<f64>,
+    sessions: Vec<Random>,
+}
+
+impl Mix {
+    /// The choices of `sessions` sessions of a process; `None` where the plan names no operations.
+    #[must_use]
+    pub fn new(store: &Store, seed: u64, sessions: usize, portion: Portion) -> Option<Self> {
+        let operations = store.sql.as_ref()?.script.operations();
+        let session = |number| Random::new(Purpose::Choice, seed, portion.place(number));
+        Some(Self {
+            percents: operations.iter().map(|it| it.percent).collect(),
+            sessions: (0..sessions as u64).map(session).collect(),
+        })
+    }
+
+    /// The number of the operation that a session does next.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such session.
+    pub fn next(&mut self, session: usize) -> usize {
+        let mut left = self.sessions[session].share() * 100.0;
+        let found = self.percents.iter().position(|percent| {
+            left -= percent;
+            left < 0.0
+        });
+        // The shares may fall short of 100 by a rounding.
+        found.unwrap_or_else(|| self.percents.len().saturating_sub(1))
+    }
+}
+
 impl Session {
     fn value_bytes(&mut self, size: ValueSize) -> usize {
         match size {
@@ -203,6 +238,7 @@ mod tests {
             retries: 0,
             preload: false,
             http: None,
+            sql: None,
             keep: false,
         }
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::codes::Codes;
 use crate::secret::is_secret_header;
 use crate::url::{PASSWORD_PLACE, Url};
 
@@ -28,6 +29,15 @@ pub struct Http {
     /// The text that a language model is asked.
     #[serde(default)]
     pub prompt: Option<String>,
+    /// The path of a `.proto` file that describes a gRPC service.
+    #[serde(default)]
+    pub proto: Option<String>,
+    /// Every request names its trace (W3C Trace Context).
+    #[serde(default)]
+    pub trace: bool,
+    /// Where a trace can be looked at: a URL with `{trace_id}`.
+    #[serde(default)]
+    pub trace_url: Option<String>,
     /// The path of a CSV file with values that each request has of its own.
     #[serde(default)]
     pub data: Option<String>,
@@ -59,6 +69,9 @@ impl Default for Http {
             headers: Headers::default(),
             body: None,
             prompt: None,
+            proto: None,
+            trace: false,
+            trace_url: None,
             data: None,
             auth: Auth::default(),
             keep_alive: true,
@@ -179,6 +192,9 @@ impl From<Method> for String {
     }
 }
 
+/// What stands for a trace's id in a link.
+pub const TRACE_ID: &str = "{trace_id}";
+
 /// Headers that every request has from us, and how a plan changes what they say.
 const OWN_HEADERS: [(&str, &str); 4] = [
     ("connection", "keep_alive = false sends Connection: close"),
@@ -279,105 +295,9 @@ impl From<Headers> for String {
     }
 }
 
-/// A set of status codes: `2xx, 404`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Codes(Vec<(u16, u16)>);
-
-/// A text that is not a list of status codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be status codes from 100 to 599, or classes of them: \"200, 404\", \"2xx, 3xx\"")]
-pub struct CodesError;
-
-impl Codes {
-    /// True if the code is one of these.
-    #[must_use]
-    pub fn has(&self, code: u16) -> bool {
-        self.0
-            .iter()
-            .any(|(least, most)| (*least..=*most).contains(&code))
-    }
-}
-
-impl Default for Codes {
-    /// Successes and redirects, which are not followed.
-    fn default() -> Self {
-        Self(vec![(200, 299), (300, 399)])
-    }
-}
-
-impl FromStr for Codes {
-    type Err = CodesError;
-
-    fn from_str(text: &str) -> Result<Self, CodesError> {
-        let code = |word: &str| {
-            let found = word.len() == 3 && word.bytes().all(|it| it.is_ascii_digit());
-            let found: Option<u16> = found.then(|| word.parse().ok()).flatten();
-            found.filter(|code| (100..600).contains(code))
-        };
-        let range = |word: &str| match word.strip_suffix("xx") {
-            Some(class) => code(&format!("{class}00")).map(|least| (least, least + 99)),
-            None => code(word).map(|code| (code, code)),
-        };
-        let ranges = text.split(',').map(|word| range(word.trim()));
-        let ranges: Option<Vec<_>> = ranges.collect();
-        ranges.map(Self).ok_or(CodesError)
-    }
-}
-
-impl fmt::Display for Codes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.0.iter().map(|(least, most)| {
-            if least == most {
-                least.to_string()
-            } else {
-                format!("{}xx", least / 100)
-            }
-        });
-        formatter.pad(&words.collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl TryFrom<String> for Codes {
-    type Error = CodesError;
-
-    fn try_from(text: String) -> Result<Self, CodesError> {
-        text.parse()
-    }
-}
-
-impl From<Codes> for String {
-    fn from(codes: Codes) -> Self {
-        codes.to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn codes_are_read_and_written_as_they_were() {
-        for text in ["404", "2xx", "2xx, 3xx, 404"] {
-            let codes: Codes = text.parse().expect("they are");
-            assert_eq!(codes.to_string(), text);
-        }
-        let lines = [
-            "", "20", "2000", "600", "099", "0xx", "xx", "2xxx", "+20", "200,",
-        ];
-        for text in lines {
-            assert_eq!(text.parse::<Codes>(), Err(CodesError), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_class_has_all_its_codes_and_no_other() {
-        let codes: Codes = "2xx,404".parse().expect("they are");
-        let found: Vec<bool> = [199, 200, 299, 300, 403, 404, 405]
-            .map(|code| codes.has(code))
-            .to_vec();
-        assert_eq!(found, [false, true, true, false, false, true, false]);
-    }
 
     #[test]
     fn methods_are_in_capital_letters_and_some_may_be_repeated() {
@@ -443,11 +363,5 @@ mod tests {
             assert!(said.starts_with("must hold no secret in "), "{said}");
             assert!(!said.contains("s3cr3t"), "{said}");
         }
-    }
-
-    #[test]
-    fn redirects_are_expected_and_errors_are_not() {
-        let expected = [100, 200, 301, 404, 500].map(|code| Codes::default().has(code));
-        assert_eq!(expected, [false, true, true, false, false]);
     }
 }

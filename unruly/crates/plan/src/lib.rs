@@ -14,6 +14,7 @@ mod arrivals;
 mod bursts;
 mod choice;
 mod cluster;
+mod codes;
 mod compete;
 mod error;
 mod fault;
@@ -39,6 +40,7 @@ mod secret;
 mod section;
 mod service;
 mod slo;
+mod sql;
 mod store;
 mod stream;
 mod times;
@@ -49,16 +51,17 @@ mod users;
 mod utc;
 
 pub use arrivals::{Arrivals, Schedule, ThinkTimes};
-pub use choice::{Choice, Choices};
+pub use choice::{Choice, Choices, Mix};
 pub use cluster::{
     Cluster, ClusterDelay, ClusterDirection, ClusterEtcd, ClusterFault, ClusterGateway,
     ClusterLevel, ClusterPause, ClusterServer, ClusterTransport, Part, known_cluster_keys,
 };
+pub use codes::{Codes, CodesError, GrpcCodesError};
 pub use compete::{Compete, CompeteKind};
 pub use error::PlanError;
 pub use fault::{Fault, FaultKind, Network};
 pub use groups::{group_of, groups, phase_ns};
-pub use http::{Auth, Codes, CodesError, Headers, HeadersError, Http, Method, MethodError, Tls};
+pub use http::{Auth, Headers, HeadersError, Http, Method, MethodError, TRACE_ID, Tls};
 pub use jvm::{Collector, Jvm, Runtime};
 pub use keys::{KeyWords, did_you_mean, key_words, known_keys};
 pub use limits::*;
@@ -74,6 +77,7 @@ pub use service::{
     ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,
 };
 pub use slo::{Slo, SloError};
+pub use sql::{Script, ScriptError, Sql, SqlOperation};
 pub use store::{KeyOrder, OperationKind, Operations, Store, StoreLevel, ValueSize};
 pub use stream::{Protocol, Scheduling, Stream};
 pub use times::times_ns;

@@ -1,13 +1,15 @@
 //! The keys of `[drive]` that speak of a store.
 
+use crate::codes::Codes;
 use crate::error::PlanError;
-use crate::http::{Headers, HeadersError, Http, Method, Tls};
+use crate::http::{Headers, HeadersError, Http, Method, TRACE_ID, Tls};
 use crate::keys::key::Key;
 use crate::keys::kinds::{Switch, Text};
 use crate::keys::{drive, store as keys};
 use crate::limits::MAX_HTTP_BODY;
 use crate::secret::shown;
 use crate::section::{Limits, Section};
+use crate::sql::{ScriptError, Sql};
 use crate::store::{KeyOrder, OperationKind, Operations, Store};
 use crate::url::{Url, UrlError};
 
@@ -18,13 +20,16 @@ const OF_ECHO: [(&str, &str); 2] = [
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 10] = [
+const OF_HTTP: [&str; 13] = [
     keys::CONNECTIONS.name,
     keys::EXPECT.name,
     keys::METHOD.name,
     keys::HEADERS.name,
     keys::BODY.name,
     keys::PROMPT.name,
+    keys::PROTO.name,
+    keys::TRACE.name,
+    keys::TRACE_URL.name,
     keys::DATA.name,
     keys::AUTH.name,
     keys::KEEP_ALIVE.name,
@@ -61,19 +66,31 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         }
     }
     let url = url(section)?;
-    let keyed = !url.is_http() || url.has_key();
+    if (url.is_openai() || url.is_grpc() || url.is_sql()) && url.has_key() {
+        let key = drive::URL;
+        let wanted = "must have no {key}: such a server has no keys";
+        return Err(section.refuse(key.name, wanted, key.example()));
+    }
+    let keyed = url.has_keys();
     if !keyed && let Some(key) = OF_KEYS.iter().find(|key| section.has(key)) {
-        let wanted = "must be left out: the path has no {key}, so there are no keys";
-        return Err(section.refuse(
-            key,
-            wanted,
-            "write {key} in the path, where the key belongs",
-        ));
+        let (wanted, hint) = if url.is_sql() {
+            (
+                "must be left out: the statements name the rows",
+                format!("remove {key}"),
+            )
+        } else {
+            (
+                "must be left out: the path has no {key}, so there are no keys",
+                "write {key} in the path, where the key belongs".to_owned(),
+            )
+        };
+        return Err(section.refuse(key, wanted, hint));
     }
     let operations = operations(section, &url)?;
     let order = keys::ORDER.read(section)?;
     let preload = preload(section, &url, &operations)?;
     let http = http(section, &url, clients)?;
+    let sql = sql(section, &url)?;
     let number_of_keys = keys::KEYS.with(|limits| if keyed { limits } else { limits.or(1) });
     Ok(Some(Store {
         url,
@@ -91,6 +108,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         retries: keys::RETRIES.whole(section)?,
         preload,
         http,
+        sql,
         keep: keys::KEEP.read(section)?,
     }))
 }
@@ -107,11 +125,15 @@ fn unwanted(section: &Section<'_>, key: &str, wanted: &str, hint: String) -> Pla
 /// What each client does. Nothing is written by HTTP unless the plan says so.
 fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError> {
     let key = keys::OPERATIONS;
-    let default = match (url.is_http(), url.has_key()) {
-        (false, _) => Some(vec![OperationKind::Write, OperationKind::Read]),
-        (true, false) => Some(vec![OperationKind::Read]),
+    let default = match (url.is_http(), url.has_keys()) {
+        (false, true) => Some(vec![OperationKind::Write, OperationKind::Read]),
+        (_, false) => Some(vec![OperationKind::Read]),
         (true, true) => None,
     };
+    if url.is_sql() && section.has(key.name) {
+        let wanted = "must be left out: the operations of a database stand in sql";
+        return Err(section.refuse(key.name, wanted, format!("remove {}", key.name)));
+    }
     if section.has(key.name) {
         return key.parsed(section);
     }
@@ -127,7 +149,7 @@ fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError>
 
 /// Whether each key is written first: where a read may come before it, and writing was asked for.
 fn preload(section: &Section<'_>, url: &Url, operations: &Operations) -> Result<bool, PlanError> {
-    let keyed = !url.is_http() || url.has_key();
+    let keyed = url.has_keys();
     let may_write = !url.is_http() || operations.writes();
     let default = keyed && may_write && operations.reads_first();
     let key = keys::PRELOAD.with(|_| Switch { default });
@@ -148,6 +170,14 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
     if !url.is_secure() {
         refuse(&OF_TLS, "must be left out: only an https:// URL has it")?;
     }
+    if url.is_sql() {
+        let others: Vec<_> = OF_HTTP
+            .into_iter()
+            .filter(|it| *it != keys::DATA.name)
+            .collect();
+        refuse(&others, "must be left out: only an http:// URL has it")?;
+        return Ok(None);
+    }
     if !url.is_http() {
         refuse(&OF_HTTP, "must be left out: only an http:// URL has it")?;
         return Ok(None);
@@ -159,18 +189,23 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
     });
     let http = Http {
         connections: connections.whole(section)?,
-        expect: keys::EXPECT.parsed(section)?,
+        expect: expect(section, url)?,
         method: method(section, url)?,
         headers: headers(section)?,
         body: body(section, keys::BODY)?,
         prompt: body(section, keys::PROMPT)?,
+        proto: file(section, keys::PROTO)?,
+        trace: keys::TRACE.read(section)?,
+        trace_url: trace_url(section)?,
         data: file(section, keys::DATA)?,
         auth: keys::AUTH.read(section)?,
         keep_alive: keys::KEEP_ALIVE.read(section)?,
         http2: keys::HTTP2.read(section)?,
         tls: tls(section)?,
     };
+    of_trace(section, &http)?;
     of_model(section, url, &http)?;
+    of_grpc(section, url, &http)?;
     if http.http2 && !http.keep_alive {
         let key = keys::KEEP_ALIVE.name;
         let wanted = "must be true: a connection of HTTP/2 carries many requests";
@@ -182,6 +217,116 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         return Err(section.refuse(key, wanted, format!("remove {key}")));
     }
     Ok(Some(http))
+}
+
+/// What the clients of a database do; nothing for other stores.
+fn sql(section: &Section<'_>, url: &Url) -> Result<Option<Sql>, PlanError> {
+    let key = keys::SQL;
+    if !url.is_sql() {
+        let wanted = "must be left out: only a postgres:// URL has it";
+        return match section.has(key.name) {
+            true => Err(section.refuse(key.name, wanted, format!("remove {}", key.name))),
+            false => Ok(None),
+        };
+    }
+    for name in [keys::VALUE.name, keys::LEVEL.name] {
+        if section.has(name) {
+            let wanted = "must be left out: the statements name the values";
+            return Err(section.refuse(name, wanted, format!("remove {name}")));
+        }
+    }
+    let Some(text) = body(section, key)? else {
+        let wanted = "must be the statements that the clients send";
+        return Err(section.complain(key.name, "it is missing", wanted, key.example()));
+    };
+    let script = text.parse().map_err(|error: ScriptError| {
+        section.complain(
+            key.name,
+            "the statements are wrong",
+            error.to_string(),
+            "see unruly/docs/sql.md",
+        )
+    })?;
+    let data = file(section, keys::DATA)?;
+    Ok(Some(Sql { script, data }))
+}
+
+/// The status codes that count as success.
+fn expect(section: &Section<'_>, url: &Url) -> Result<Codes, PlanError> {
+    let key = keys::EXPECT;
+    if !url.is_grpc() {
+        return key.parsed(section);
+    }
+    match key.read(section)?.filter(|_| section.has(key.name)) {
+        None => Ok(Codes::grpc_ok()),
+        Some(text) => Codes::of_grpc(text)
+            .map_err(|error| section.refuse(key.name, error.to_string(), key.hint_text("OK"))),
+    }
+}
+
+/// Where the links to traces lead.
+fn trace_url(section: &Section<'_>) -> Result<Option<String>, PlanError> {
+    let key = keys::TRACE_URL;
+    let Some(url) = key.read(section)? else {
+        return Ok(None);
+    };
+    let known = ["http://", "https://"].iter().any(|it| url.starts_with(it));
+    if !known || !url.contains(TRACE_ID) || url.chars().any(char::is_control) {
+        let wanted = "must be an http:// or https:// URL with {trace_id}";
+        return Err(section.refuse(key.name, wanted, key.example()));
+    }
+    Ok(Some(url.to_owned()))
+}
+
+/// Refuses what means nothing beside a trace, or only with one.
+fn of_trace(section: &Section<'_>, http: &Http) -> Result<(), PlanError> {
+    let (trace, url, headers) = (keys::TRACE, keys::TRACE_URL, keys::HEADERS);
+    if http.trace_url.is_some() && !http.trace {
+        let wanted = "must have trace beside it: no request names a trace";
+        return Err(section.refuse(url.name, wanted, format!("{} = true", trace.name)));
+    }
+    if http.trace && http.headers.has("traceparent") {
+        let wanted = "must not set traceparent: trace sends it";
+        return Err(unwanted(
+            section,
+            headers.name,
+            wanted,
+            "remove it, or trace".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses what means nothing for a method of gRPC, or only there.
+fn of_grpc(section: &Section<'_>, url: &Url, http: &Http) -> Result<(), PlanError> {
+    let refuse =
+        |key: &str, wanted: &str| Err(unwanted(section, key, wanted, format!("remove {key}")));
+    if !url.is_grpc() {
+        return match &http.proto {
+            None => Ok(()),
+            Some(_) => refuse(
+                keys::PROTO.name,
+                "must be left out: only a grpc:// URL has it",
+            ),
+        };
+    }
+    if http.method.as_ref().is_some_and(|it| it.as_str() != "POST") {
+        return refuse(
+            keys::METHOD.name,
+            "must be left out: the URL names the method that is called",
+        );
+    }
+    for key in [keys::HTTP2.name, keys::KEEP_ALIVE.name] {
+        if section.has(key) {
+            return refuse(key, "must be left out: gRPC has its own way");
+        }
+    }
+    let of_calls = ["content-type", "grpc-timeout", "te"];
+    if let Some(name) = of_calls.iter().find(|name| http.headers.has(name)) {
+        let wanted = format!("must not set {name}: a call has its own");
+        return refuse(keys::HEADERS.name, &wanted);
+    }
+    Ok(())
 }
 
 /// Refuses what means nothing for a language model, or only there.
@@ -233,7 +378,8 @@ fn of_model(section: &Section<'_>, url: &Url, http: &Http) -> Result<(), PlanErr
 /// The method of every request. Where there are keys, the operations decide it; a body alone is for a
 /// `POST`.
 fn method(section: &Section<'_>, url: &Url) -> Result<Option<Method>, PlanError> {
-    let key = if section.has(keys::BODY.name) || url.is_openai() {
+    let posts = url.is_openai() || url.is_grpc();
+    let key = if section.has(keys::BODY.name) || posts {
         keys::METHOD.with(|text| text.or("POST"))
     } else {
         keys::METHOD
@@ -241,7 +387,7 @@ fn method(section: &Section<'_>, url: &Url) -> Result<Option<Method>, PlanError>
     let named = [key.name, keys::BODY.name]
         .into_iter()
         .find(|name| section.has(name));
-    let named = named.or_else(|| url.is_openai().then_some(keys::PROMPT.name));
+    let named = named.or_else(|| posts.then_some(drive::URL.name));
     let Some(named) = named else {
         return Ok(None);
     };

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::http::{Http, Method};
+use crate::sql::Sql;
 use crate::units::Bytes;
 use crate::url::Url;
 
@@ -36,25 +37,40 @@ pub struct Store {
     /// How an HTTP server is asked; nothing for other stores.
     #[serde(default)]
     pub http: Option<Http>,
+    /// What the clients of a database do.
+    #[serde(default)]
+    pub sql: Option<Sql>,
     /// The keys that the run wrote stay in the store.
     #[serde(default)]
     pub keep: bool,
 }
 
 impl Store {
-    /// True unless every request asks for one and the same thing: an HTTP URL without `{key}`.
+    /// True unless there are no keys: an HTTP URL without `{key}`, or a database.
     #[must_use]
     pub fn has_keys(&self) -> bool {
-        !self.url.is_http() || self.url.has_key()
+        self.url.has_keys()
+    }
+
+    /// The names of the operations of a database, by their numbers in the rows.
+    #[must_use]
+    pub fn named_operations(&self) -> Option<Vec<String>> {
+        let sql = self.sql.as_ref()?;
+        let operations = sql.script.operations().iter();
+        Some(operations.map(|it| it.name.clone()).collect())
     }
 
     /// The name of every request in the rows, where no operation has one.
     #[must_use]
     pub fn request_name(&self) -> Option<String> {
         let method = self.method()?;
-        Some(match self.url.is_openai() {
-            true => self.url.option("api").unwrap_or("chat").to_owned(),
-            false => method.as_str().to_lowercase(),
+        Some(if self.url.is_openai() {
+            self.url.option("api").unwrap_or("chat").to_owned()
+        } else if self.url.is_grpc() {
+            let path = self.url.path.trim_end_matches('/');
+            path.rsplit('/').next().unwrap_or(path).to_owned()
+        } else {
+            method.as_str().to_lowercase()
         })
     }
 

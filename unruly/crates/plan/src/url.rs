@@ -171,7 +171,13 @@ impl Url {
     /// True if an HTTP server is asked, in the clear or by TLS.
     #[must_use]
     pub fn is_http(&self) -> bool {
-        self.scheme == "http" || self.is_secure() || self.is_openai()
+        self.scheme == "http" || self.is_secure() || self.is_openai() || self.is_grpc()
+    }
+
+    /// True if a method of gRPC is called, over HTTP/2.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        matches!(self.scheme.as_str(), "grpc" | "grpcs")
     }
 
     /// True if a server of language models is asked, which speaks the API of OpenAI over HTTP.
@@ -180,10 +186,22 @@ impl Url {
         matches!(self.scheme.as_str(), "openai" | "openais")
     }
 
+    /// True if a database is asked in SQL.
+    #[must_use]
+    pub fn is_sql(&self) -> bool {
+        self.scheme == "postgres"
+    }
+
+    /// True if requests may name keys of ours.
+    #[must_use]
+    pub fn has_keys(&self) -> bool {
+        !self.is_sql() && (!self.is_http() || self.has_key())
+    }
+
     /// True if the connections speak TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        matches!(self.scheme.as_str(), "https" | "openais")
+        matches!(self.scheme.as_str(), "https" | "openais" | "grpcs")
     }
 
     /// True if the path or the query has a place for the key: `{key}`.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, Auth, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
     Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz,
-    Run, Runtime, Scheduling, Slo, Store, StoreLevel, Stream, Tls, Transport, Until, Url,
+    Run, Runtime, Scheduling, Slo, Sql, Store, StoreLevel, Stream, Tls, Transport, Until, Url,
     ValueSize, Workload,
 };
 
@@ -107,6 +107,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         retries: 0,
         preload: false,
         http: None,
+        sql: None,
         keep: false,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
@@ -440,6 +441,7 @@ fn store() -> impl Strategy<Value = Store> {
             "http://a,b:2/p?x=y",
             "http://a/{key}",
             "https://a/b",
+            "postgres://u@a/b",
             "program:a b",
             "null:",
         ]),
@@ -462,7 +464,12 @@ fn store() -> impl Strategy<Value = Store> {
                 .is_http()
                 .then(|| http(&url, pipeline + 64, retries > 50));
             let has_method = http.as_ref().is_some_and(|it| it.method.is_some());
-            let operations = if has_method { "read" } else { operations };
+            let sql = url.is_sql().then(sql);
+            let operations = if has_method || sql.is_some() {
+                "read"
+            } else {
+                operations
+            };
             let store = Store {
                 url,
                 operations: operations.parse().expect("operations"),
@@ -476,11 +483,19 @@ fn store() -> impl Strategy<Value = Store> {
                 preload: keys % 2 == 0,
                 keep: keys % 3 == 0,
                 http,
+                sql,
             };
             if store.has_keys() {
                 return store;
             }
+            let of_sql = store.sql.is_some();
             Store {
+                value: if of_sql {
+                    ValueSize::Fixed(Bytes(1_000))
+                } else {
+                    store.value
+                },
+                level: store.level.filter(|_| !of_sql),
                 keys: 1,
                 order: KeyOrder::Turn,
                 skew: 0.99,
@@ -489,6 +504,15 @@ fn store() -> impl Strategy<Value = Store> {
             }
         },
     )
+}
+
+/// A script of two operations.
+fn sql() -> Sql {
+    let text = "-- operation: a 50%\nSELECT {data.x};\n-- operation: b 50%\nSELECT ';'";
+    Sql {
+        script: text.parse().expect("a script"),
+        data: Some("x.csv".to_owned()),
+    }
 }
 
 /// A request of a form of its own, or the usual one.
@@ -510,6 +534,9 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         expect: "2xx, 404".parse().expect("codes"),
         body: method.is_some().then(|| "{\"item\": 7}\n".to_owned()),
         prompt: None,
+        proto: None,
+        trace: url.is_secure(),
+        trace_url: url.is_secure().then(|| "http://h/{trace_id}".to_owned()),
         data: Some("users.csv".to_owned()),
         method,
         headers: headers.parse().expect("headers"),

@@ -309,6 +309,7 @@ fn driver_of(
         password,
         seed: 0,
         portion: Portion::new(0, 1),
+        trace_key: 0,
         own: own.to_str(),
     })?)
 }

@@ -1,7 +1,7 @@
 //! States in one sentence what a run measures. The manifest stores it, so a reader of the report
 //! knows the subject of the measurement.
 
-use unruly_plan::{Arrivals, Bytes, Drive, Http, Load, Mesh, Plan, Store, Stream};
+use unruly_plan::{Arrivals, Bytes, Drive, Http, Load, Mesh, Plan, Script, Store, Stream};
 
 /// The scheme of our own echo server, which is no store.
 pub const ECHO: &str = "echo";
@@ -90,12 +90,30 @@ fn of_store(store: &Store) -> String {
         false => String::new(),
     };
     let work = match store.request_name() {
-        Some(name) if store.url.is_openai() => name,
+        Some(name) if store.url.is_openai() || store.url.is_grpc() => name,
         Some(name) => name.to_uppercase(),
-        None => store.operations.to_string(),
+        None => match &store.sql {
+            Some(sql) => of_script(&sql.script),
+            None => store.operations.to_string(),
+        },
     };
     let http = store.http.as_ref().map_or_else(String::new, of_http);
     format!("; {work}{level}{keys}{values}{http}")
+}
+
+/// The operations of a database, with their shares.
+fn of_script(script: &Script) -> String {
+    let operations = script.operations();
+    if let [only] = operations {
+        return only.name.clone();
+    }
+    let shares = operations
+        .iter()
+        .map(|it| format!("{} {:.4}%", it.name, it.percent));
+    shares
+        .map(|it| it.replace(".0000", ""))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The choices of an HTTP client that a reader of the report must know.

@@ -29,7 +29,7 @@ pub use manifest::{
     Cell, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
 };
 pub use part::{Part, TrialRecord};
-pub use record::{ErrorKind, Level, NULL_NS, Record, Status};
+pub use record::{ErrorKind, GRPC_STATUSES, Level, NULL_NS, Record, Status};
 pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};
 pub use recovery::{Loss, Recovery, grouped, recover, recover_locked};
 pub use remains::{TrialKey, damaged, remove_others, sync_folders};

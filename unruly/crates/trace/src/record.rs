@@ -114,13 +114,14 @@ impl Status {
     /// The word in the column of a row whose reply has this status code.
     #[must_use]
     pub fn name_with(self, code: Option<u16>) -> &'static str {
-        let place = code.and_then(|code| usize::from(code).checked_sub(LEAST_CODE));
-        match (self, place) {
-            (Self::Error(ErrorKind::Code), Some(place)) => CODE_ERRORS
-                .get(place)
-                .map_or_else(|| self.name(), String::as_str),
-            _ => self.name(),
-        }
+        let (Self::Error(ErrorKind::Code), Some(code)) = (self, code.map(usize::from)) else {
+            return self.name();
+        };
+        let found = match code.checked_sub(LEAST_CODE) {
+            Some(place) => CODE_ERRORS.get(place),
+            None => GRPC_ERRORS.get(code),
+        };
+        found.map_or_else(|| self.name(), String::as_str)
     }
 
     fn code(self) -> u8 {
@@ -143,6 +144,33 @@ static CODE_ERRORS: LazyLock<Vec<String>> = LazyLock::new(|| {
     (LEAST_CODE..1_000)
         .map(|code| format!("error:{code}"))
         .collect()
+});
+
+/// The status codes of gRPC, by their numbers.
+pub const GRPC_STATUSES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// The words of replies whose status of gRPC was not expected: `error:UNAVAILABLE`.
+static GRPC_ERRORS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let words = GRPC_STATUSES.iter().map(|name| format!("error:{name}"));
+    words.collect()
 });
 
 /// Which replies a request waits for.
@@ -513,6 +541,7 @@ mod tests {
     fn a_status_code_that_was_not_expected_is_in_the_status() {
         let failed = Status::Error(ErrorKind::Code);
         assert_eq!(failed.name_with(Some(404)), "error:404");
+        assert_eq!(failed.name_with(Some(14)), "error:UNAVAILABLE");
         assert_eq!(failed.name_with(Some(99)), "error:code");
         assert_eq!(failed.name_with(None), "error:code");
         assert_eq!(Status::Ok.name_with(Some(404)), "ok");

@@ -58,7 +58,7 @@ KIND_WORDS: Final = {
 }
 """Each status as a kind of failure, and as what happened to every request of an outage."""
 
-LOGIN_CODES: Final = ("401", "403", "407")
+LOGIN_CODES: Final = ("401", "403", "407", "UNAUTHENTICATED", "PERMISSION_DENIED")
 """Status codes of a server that does not let the client in."""
 
 STEPS: Final = {
@@ -161,7 +161,7 @@ def failure_step(worked: Worked) -> str:
         )
     if code.isdigit() and code.startswith("4"):
         return f"Check the URL: the server answered {code}. `--expect {code}` counts it as success."
-    if code.isdigit():
+    if code.isdigit() or code.isupper():
         return f"Look in the server's log for why it answered {code}."
     return STEPS.get(kind, "Look at the first failures in the report, and in the server's log.")
 

@@ -47,6 +47,8 @@ class Datum:
     strong: bool = False
     aside: str = ""
     """A second line: the interval of a number, for example."""
+    url: str = ""
+    """Where the text leads to."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,11 @@ class Page:
 def text(value: object, *, strong: bool = False) -> Datum:
     """Return a field of words."""
     return Datum(str(value), number=False, strong=strong)
+
+
+def link(value: str, url: str | None) -> Datum:
+    """Return a field of words that lead to a URL, where there is one."""
+    return Datum(value, number=False, url=url or "")
 
 
 def number(shown: str, reason: str = "", *, strong: bool = False) -> Datum:

@@ -24,6 +24,7 @@ from unruly.topics.stores.words import (
     worst_fault,
 )
 from unruly.topics.streams.model import streams_of
+from unruly.topics.traces.model import traces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +47,12 @@ KEEP: Final = ("p99", "p50", "failed", "n", "max", "p99.9", "p99/mean")
 RUNTIME_HEAD: Final = ("by runtime", "n", "failed", "p50", "p99", "p99.9")
 RUNTIME_KEEP: Final = ("p99", "p50", "failed", "n", "p99.9")
 FINDINGS_PAGE: Final = "unruly/docs/findings/README.md"
-TOKEN_WORDS: Final = {"first token": "first token", "token": "gap between tokens"}
+STREAMED_WORDS: Final = {
+    "first token": "first token",
+    "token": "gap between tokens",
+    "first message": "first message",
+    "message": "gap between messages",
+}
 MARKS: Final = {"warns": " !", "informs": "  "}
 SHOWN_ELSEWHERE: Final = frozenset(
     {
@@ -65,7 +71,8 @@ def details(analysis: Analysis, width: int) -> Iterator[str]:
         yield from _table(analysis, width)
         yield from _store(analysis)
         yield from _by_runtime(analysis, width)
-        yield from _tokens(analysis)
+        yield from _streamed(analysis)
+        yield from _trace(analysis)
         yield from _where(analysis)
     warnings = list(_findings(analysis))
     if warnings:
@@ -208,15 +215,15 @@ def _groups(analysis: Analysis) -> Iterator[str]:
         yield f"groups: {name}, {key[2]} replies, p50 / p99: {text}"
 
 
-def _tokens(analysis: Analysis) -> Iterator[str]:
-    """Where a language model answered: the first token and the gaps, of the slowest cell."""
+def _streamed(analysis: Analysis) -> Iterator[str]:
+    """Where replies came piece by piece: the first piece and the gaps, of the slowest cell."""
     found = parts_of(analysis)
-    tokens = [it for it in found.layers if it.layer in TOKEN_WORDS] if found else []
-    if not tokens:
+    pieces = [it for it in found.layers if it.layer in STREAMED_WORDS] if found else []
+    if not pieces:
         return
-    slowest = max(tokens, key=lambda it: it.p99 or it.max).cell
-    several = len({it.cell for it in tokens}) > 1
-    for it in tokens:
+    slowest = max(pieces, key=lambda it: it.p99 or it.max).cell
+    several = len({it.cell for it in pieces}) > 1
+    for it in pieces:
         if it.cell == slowest:
             cell = f" ({it.cell})" if several else ""
             shown = ", ".join(
@@ -228,7 +235,15 @@ def _tokens(analysis: Analysis) -> Iterator[str]:
                 if value is not None
             )
             most = f"max {duration(it.max)} of {count(it.n)}"
-            yield f"{TOKEN_WORDS[it.layer]}{cell}: {f'{shown}, ' if shown else ''}{most}"
+            yield f"{STREAMED_WORDS[it.layer]}{cell}: {f'{shown}, ' if shown else ''}{most}"
+
+
+def _trace(analysis: Analysis) -> Iterator[str]:
+    """The trace of the slowest answered request, where requests named theirs."""
+    found = traces_of(analysis)
+    if found is not None:
+        slowest = found.slowest[0]
+        yield f"slowest trace: {slowest.url or slowest.trace_id} ({duration(slowest.response)})"
 
 
 def _bounds(held: Interval | None) -> str:

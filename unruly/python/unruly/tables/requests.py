@@ -130,12 +130,12 @@ def statuses(requests: Table) -> Table:
 def codes(rows: Table) -> Table:
     """Replies by cell, operation and status code, the code expected or not; none without codes.
 
-    A reply that came after its timeout is not judged by its status: then a code below 400 is
-    expected.
+    A reply that came after its timeout is not judged by its status: then a code of HTTP below 400
+    is expected. Codes below 100 are those of gRPC, whose success has none.
     """
     replied = rows.filter(rows.code.notnull())
     judged = replied.status.startswith("error:") | (replied.status == "wrong:lost")
-    marked = replied.mutate(expected=replied.ok | ((replied.code < 400) & ~judged))
+    marked = replied.mutate(expected=replied.ok | (replied.code.between(100, 399) & ~judged))
     keys = ("cell", "op", "code", "expected")
     return marked.group_by(*keys).agg(n=marked.count(), waited=marked.waited.sum()).order_by(*keys)
 

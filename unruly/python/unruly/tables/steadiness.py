@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEYS: Final = ("cell", "repeat", "op")
 SECOND_NS: Final = 1_000_000_000
 FAULTS: Final = ("fault kill", "fault stop")
-ORDINARY: Final = ("started", "process started", "process ended")
+ORDINARY: Final = ("started", "process started", "process ended", "trace key")
 
 
 def in_blocks(rows: Table, places: Table) -> Table:

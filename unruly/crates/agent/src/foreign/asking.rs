@@ -46,7 +46,7 @@ impl Target for Asking {
         let flags = match outgoing.operation {
             Operation::Call { flags } => flags,
             // A group asks nothing of a store.
-            Operation::Read { .. } | Operation::Write { .. } => 0,
+            Operation::Named { .. } | Operation::Read { .. } | Operation::Write { .. } => 0,
         };
         let ticket = outgoing.request.cast_signed();
         out.extend_from_slice(&bytes_of(

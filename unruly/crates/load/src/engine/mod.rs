@@ -126,6 +126,10 @@ pub enum Layer {
     FirstToken,
     /// Another token of a reply came, counted from the one before it.
     Token,
+    /// The first message of a streamed reply came, counted from the scheduled time.
+    FirstMessage,
+    /// Another message of a streamed reply came, counted from the one before it.
+    Message,
 }
 
 impl Layer {
@@ -137,6 +141,8 @@ impl Layer {
             Self::Tls => "tls",
             Self::FirstToken => "first token",
             Self::Token => "token",
+            Self::FirstMessage => "first message",
+            Self::Message => "message",
         }
     }
 }

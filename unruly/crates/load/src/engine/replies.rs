@@ -206,8 +206,20 @@ impl Engine<'_> {
         }
         if incoming.answer == Answer::Sent {
             self.was_sent(link, incoming);
-        } else if incoming.answer == Answer::Part {
-            self.part_came(link, incoming, received_ns);
+        } else if incoming.answer == Answer::Token {
+            self.part_came(
+                link,
+                incoming,
+                received_ns,
+                (Layer::FirstToken, Layer::Token),
+            );
+        } else if incoming.answer == Answer::Message {
+            self.part_came(
+                link,
+                incoming,
+                received_ns,
+                (Layer::FirstMessage, Layer::Message),
+            );
         } else if incoming.request != GREETING {
             self.replied(link, incoming, received_ns, kernel_ns);
         }
@@ -232,16 +244,22 @@ impl Engine<'_> {
         self.live.lag_ns = self.live.lag_ns.max(sent_ns - copy.asked.intended_ns);
     }
 
-    /// A token of a reply came.
-    fn part_came(&mut self, link: usize, incoming: &Incoming<'_>, received_ns: MonoNs) {
+    /// A token or a message of a reply came: the first one, or another.
+    fn part_came(
+        &mut self,
+        link: usize,
+        incoming: &Incoming<'_>,
+        received_ns: MonoNs,
+        (first, other): (Layer, Layer),
+    ) {
         let found = self.open_copy(link, incoming);
         let Some(copy) = found.and_then(|slot| self.pending.at(slot)) else {
             return;
         };
         let asked = &mut copy.asked;
         let (layer, since_ns) = match asked.part_ns.replace(received_ns) {
-            None => (Layer::FirstToken, asked.intended_ns),
-            Some(before_ns) => (Layer::Token, before_ns),
+            None => (first, asked.intended_ns),
+            Some(before_ns) => (other, before_ns),
         };
         self.live.parts.push(Part {
             server: asked.record.server,

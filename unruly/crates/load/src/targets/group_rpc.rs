@@ -46,7 +46,7 @@ impl Target for GroupRpc {
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         let flags = match outgoing.operation {
             Operation::Call { flags } => flags,
-            Operation::Read { .. } | Operation::Write { .. } => 0,
+            Operation::Named { .. } | Operation::Read { .. } | Operation::Write { .. } => 0,
         };
         self.codec
             .encode_request(self.head(outgoing.request, flags), out);

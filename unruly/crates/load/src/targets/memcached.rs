@@ -73,7 +73,7 @@ fn command(operation: Operation<'_>, out: &mut Vec<u8>) {
     let _ = match operation {
         Operation::Read { key } => write!(out, "mg {key} v\r\n"),
         Operation::Write { key, value } => write!(out, "ms {key} {}\r\n{value}\r\n", value.len()),
-        Operation::Call { .. } => write!(out, "mn\r\n"),
+        Operation::Call { .. } | Operation::Named { .. } => write!(out, "mn\r\n"),
     };
 }
 

@@ -1,12 +1,16 @@
 //! The drivers: a file for each system that can be asked, and a line for it here.
 
 mod group_rpc;
+mod grpc;
 mod http;
+mod http2;
 mod library;
 mod memcached;
 mod null;
 mod program;
 mod redis;
+mod sql;
+mod template;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -35,7 +39,7 @@ pub struct Scheme {
 }
 
 /// Every target that has a driver.
-const SCHEMES: [Scheme; 12] = [
+const SCHEMES: [Scheme; 15] = [
     Scheme {
         name: "redis",
         about: "Redis, and what speaks its protocol",
@@ -77,6 +81,27 @@ const SCHEMES: [Scheme; 12] = [
         form: "openais://host[:443]/v1",
         options: &OPENAI_OPTIONS,
         make: http::make,
+    },
+    Scheme {
+        name: "grpc",
+        about: "a method of gRPC",
+        form: "grpc://host[:50051]/package.Service/Method",
+        options: &[],
+        make: grpc::make,
+    },
+    Scheme {
+        name: "grpcs",
+        about: "a method of gRPC, by TLS",
+        form: "grpcs://host[:443]/package.Service/Method",
+        options: &[],
+        make: grpc::make,
+    },
+    Scheme {
+        name: "postgres",
+        about: "PostgreSQL",
+        form: "postgres://user@host[:5432]/database",
+        options: &[],
+        make: sql::postgres,
     },
     Scheme {
         name: "cassandra",
@@ -147,6 +172,8 @@ pub struct Settings<'a> {
     pub seed: u64,
     /// Which of the requests this process sends.
     pub portion: Portion,
+    /// The first half of the ids of its traces.
+    pub trace_key: u64,
     /// Where the program `unruly` is, which asks some stores in a process of its own.
     pub own: Option<&'a str>,
 }
@@ -338,6 +365,7 @@ pub(crate) mod tests {
             password: password.as_ref(),
             seed: 1,
             portion: Portion::new(0, 1),
+            trace_key: 0x7ace,
             own: Some("/a/path/to/unruly"),
         };
         driver(&settings).map_err(|error| error.to_string())
@@ -403,7 +431,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, openai, openais, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, openai, openais, grpc, grpcs, postgres, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

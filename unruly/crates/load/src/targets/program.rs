@@ -88,7 +88,9 @@ impl Target for Lines {
             Operation::Write { key, value } => {
                 writeln!(out, "write {request} {session} {key} {value}")
             }
-            Operation::Call { .. } => writeln!(out, "read {request} {session} -"),
+            Operation::Call { .. } | Operation::Named { .. } => {
+                writeln!(out, "read {request} {session} -")
+            }
         };
     }
 

@@ -166,7 +166,7 @@ impl Target for Connection {
                 command(out, &["GET", key]);
                 self.asked.push_back(Asked::Read(request));
             }
-            Operation::Call { .. } => {
+            Operation::Call { .. } | Operation::Named { .. } => {
                 command(out, &["PING"]);
                 self.asked.push_back(Asked::Write(request));
             }

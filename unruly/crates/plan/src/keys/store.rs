@@ -18,7 +18,7 @@ table! {
     ).default_is(
         "`\"write then read\"`; by HTTP `\"read\"`, and required where the URL has `{key}`",
     ).also("operations in turn, or shares of 100 %: `\"read 90%, write 10%\"`"),
-        |it| it.method().is_none().then(|| text(&it.operations)).flatten();
+        |it| (it.method().is_none() && it.sql.is_none()).then(|| text(&it.operations)).flatten();
 
     KEYS: Limits<u64> = key(
         "keys",
@@ -43,7 +43,7 @@ table! {
         Text::like("1000B").or("1KB"),
         "length of values; a value below 32 bytes cannot name the write that it comes from",
     ).also("1B to 16MB; `\"100B to 10KB\"` is any length between, each as likely"),
-        |it| text(it.value);
+        |it| it.sql.is_none().then(|| text(it.value)).flatten();
 
     LEVEL: Choice<StoreLevel> = key(
         "level",
@@ -85,7 +85,10 @@ table! {
         "expect",
         Text::like("2xx, 404").or("2xx, 3xx"),
         "status codes that count as success; every other one is a failure. Only for `http`",
-    ).also("status codes from 100 to 599, and classes of them: `\"2xx, 404\"`"),
+    ).default_is("`\"2xx, 3xx\"`; by gRPC `\"OK\"`").also(
+        "status codes from 100 to 599, and classes of them: `\"2xx, 404\"`; by gRPC their names: \
+         `\"OK, NOT_FOUND\"`",
+    ),
         |it| it.http.as_ref().and_then(|it| text(&it.expect));
 
     METHOD: Text = key(
@@ -109,7 +112,8 @@ table! {
     BODY: Text = key(
         "body",
         Text::like("{\\\"item\\\": 7}"),
-        "the body of every request; only for `http`, with the same places as `headers`",
+        "the body of every request; only for `http`, with the same places as `headers`. By gRPC it is \
+         the message as JSON, or an array of messages for a method that takes a stream",
     ).default_is("none").also("up to 500 KB"), |it| it.http.as_ref().and_then(|it| it.body.as_ref().and_then(text));
 
     PROMPT: Text = key(
@@ -121,14 +125,48 @@ table! {
         it.http.as_ref().and_then(|it| it.prompt.as_ref().and_then(text))
     };
 
+    PROTO: Text = key(
+        "proto",
+        Text::like("greeter.proto"),
+        "the file that describes the service; only for `grpc`. The path is relative to the plan",
+    ).default_is("the server is asked, by reflection"), |it| {
+        it.http.as_ref().and_then(|it| it.proto.as_ref().and_then(text))
+    };
+
+    TRACE: Switch = key(
+        "trace",
+        Switch { default: false },
+        "`true` sends a `traceparent` header with every request (W3C Trace Context); only for `http`",
+    ), |it| it.http.as_ref().and_then(|it| bare(it.trace));
+
+    TRACE_URL: Text = key(
+        "trace_url",
+        Text::like("http://localhost:16686/trace/{trace_id}"),
+        "where the report's links to the slowest traces lead; only with `trace`",
+    ).default_is("none").also("a URL with `{trace_id}`"), |it| {
+        it.http.as_ref().and_then(|it| it.trace_url.as_ref().and_then(text))
+    };
+
     DATA: Text = key(
         "data",
         Text::like("users.csv"),
-        "a CSV file whose first line names its columns; only for `http`. Each request takes the \
-         next row, and `{data.COLUMN}` in the URL, in a header or in the body stands for its value. \
-         The path is relative to the plan",
-    ).default_is("none").also("a file of up to 64 MB"),
-        |it| it.http.as_ref().and_then(|it| it.data.as_ref().and_then(text));
+        "a CSV file whose first line names its columns; only for `http` and `postgres`. Each request \
+         takes the next row, and `{data.COLUMN}` in the URL, in a header, in the body or in a \
+         statement stands for its value. The path is relative to the plan",
+    ).default_is("none").also("a file of up to 64 MB"), |it| {
+        let of_sql = it.sql.as_ref().and_then(|it| it.data.as_ref());
+        let of_http = it.http.as_ref().and_then(|it| it.data.as_ref());
+        of_sql.or(of_http).and_then(text)
+    };
+
+    SQL: Text = key(
+        "sql",
+        Text::like("SELECT balance FROM accounts WHERE id = {random:1..1000}"),
+        "the statements that the clients of a database send; only for `postgres`. Places become \
+         parameters: `{data.COLUMN}`, `{uuid}`, `{sequence}`, `{random:1..9}`. A line \
+         `-- operation: pay 10%` begins an operation with its share",
+    ).default_is("required for `postgres`").also("up to 500 KB"),
+        |it| it.sql.as_ref().and_then(|it| text(&it.script));
 
     AUTH: Choice<Auth> = key(
         "auth",
@@ -144,14 +182,20 @@ table! {
         "keep_alive",
         Switch { default: true },
         "`false` opens a connection for each request; only for `http`",
-    ), |it| it.http.as_ref().and_then(|it| bare(it.keep_alive));
+    ), |it| {
+        let http = it.http.as_ref().filter(|_| !it.url.is_grpc());
+        http.and_then(|it| bare(it.keep_alive))
+    };
 
     HTTP2: Switch = key(
         "http2",
         Switch { default: false },
         "`true` speaks HTTP/2: each connection carries many requests at once. An `https` server \
          agrees in the TLS handshake, and an `http` server must know it; only for `http`",
-    ), |it| it.http.as_ref().and_then(|it| bare(it.http2));
+    ), |it| {
+        let http = it.http.as_ref().filter(|_| !it.url.is_grpc());
+        http.and_then(|it| bare(it.http2))
+    };
 
     CA_CERT: Text = key(
         "ca_cert",

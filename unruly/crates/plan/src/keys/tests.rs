@@ -9,7 +9,7 @@ use crate::error::PlanError;
 use crate::model::Plan;
 
 /// Keys that an HTTP server by TLS has, and a store has not.
-const OF_HTTPS: [&str; 13] = [
+const OF_HTTPS: [&str; 14] = [
     "auth",
     "body",
     "ca_cert",
@@ -23,6 +23,7 @@ const OF_HTTPS: [&str; 13] = [
     "insecure",
     "keep_alive",
     "method",
+    "trace",
 ];
 
 /// A plan in which a key has a meaning.
@@ -31,6 +32,8 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
         "mesh" => "[mesh]\nagents = 7\ngroups = [3, 4]\n",
         "stream" => "[stream]\nprotocol = \"tcp\"\n",
         "store" if key.name() == "prompt" => "[drive]\nurl = \"openai://h/v1\"\n",
+        "store" if key.name() == "proto" => "[drive]\nurl = \"grpc://h/a.B/C\"\n",
+        "store" if key.name() == "sql" => "[drive]\nurl = \"postgres://u@h/d\"\n",
         "store" if OF_HTTPS.contains(&key.name()) => "[drive]\nurl = \"https://h/one\"\n",
         "store" => "[drive]\nurl = \"redis://h\"\n",
         _ => "[drive]\n",

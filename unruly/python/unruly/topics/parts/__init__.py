@@ -1,4 +1,4 @@
-"""Parts of requests: opening their connection, the first token of a reply, each token after it."""
+"""Parts of requests: opening their connection, the tokens or messages of a reply."""
 
 from __future__ import annotations
 

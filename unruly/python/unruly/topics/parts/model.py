@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from unruly.contract import Absent, Count
     from unruly.stats import Interval
 
-LayerName = Literal["connect", "tls", "first token", "token"]
+LayerName = Literal["connect", "tls", "first token", "token", "first message", "message"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,9 @@ class Layer:
 
     ``layer`` is "connect" (TCP, from the call until the load generator knows), "tls" (from then
     until the server's last message of the handshake), "first token" (from the scheduled time of the
-    request) or "token" (from the token before it). Connections are those of all phases, since most
-    are opened before the measurement; tokens are those of measured requests.
+    request), "token" (from the token before it), "first message" or "message" (the same for the
+    messages of a streamed reply). Connections are those of all phases, since most are opened before
+    the measurement; tokens and messages are those of measured requests.
     """
 
     cell: str

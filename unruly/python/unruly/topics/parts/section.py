@@ -8,7 +8,7 @@ from unruly.drawing import format
 from unruly.drawing.document import Table, number, table, text
 from unruly.drawing.tables import MOST_ROWS, cut, interval
 from unruly.topics.parts.model import parts_of
-from unruly.topics.parts.tables import TOKENS
+from unruly.topics.parts.tables import STREAMED
 
 if TYPE_CHECKING:
     from unruly.drawing.document import Datum
@@ -20,6 +20,8 @@ WORDS: Final = {
     "tls": "TLS handshake",
     "first token": "time to first token",
     "token": "gap between tokens",
+    "first message": "time to first message",
+    "message": "gap between messages",
 }
 
 
@@ -44,8 +46,8 @@ def layers(view: View) -> Table | None:
     note += "The TLS handshake includes the work of the load generator. "
     if shares:
         note += f"Measured requests that waited for their connection: {shares}. "
-    if any(it.layer in TOKENS for it in found.layers):
-        note += "The first token counts from the scheduled time of its request. "
+    if any(it.layer in STREAMED for it in found.layers):
+        note += "The first token or message counts from the scheduled time of its request. "
     return table(columns, body[:MOST_ROWS], "Parts of requests", note + cut(body, "rows"))
 
 

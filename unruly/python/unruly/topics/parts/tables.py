@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from ibis.expr.types import Table
 
 OPENING: Final = ("connect", "tls")
-TOKENS: Final = ("first token", "token")
-LAYERS: Final = (*OPENING, *TOKENS)
+STREAMED: Final = ("first token", "token", "first message", "message")
+"""Those of a reply that comes piece by piece."""
+LAYERS: Final = (*OPENING, *STREAMED)
 """The layers that the load generator writes, in their order."""
 REQUEST: Final = ("cell", "repeat", "client", "request")
 
@@ -21,15 +22,15 @@ REQUEST: Final = ("cell", "repeat", "client", "request")
 def parts(spans: Table, rows: Table, *, retried: bool) -> Table:
     """The parts to analyse: those of `spans`, ``response`` (how long, ns), ``ok``.
 
-    Connections are those of all phases, tokens those of `rows`. Where requests were tried again
-    (``retried``), the tokens are those of the last try that had any.
+    Connections are those of all phases, tokens and messages those of `rows`. Where requests were
+    tried again (``retried``), they are those of the last try that had any.
     """
     opening = spans.filter(spans.layer.isin(OPENING))
-    tokens = spans.filter(spans.layer.isin(TOKENS)).semi_join(rows, REQUEST)
+    streamed = spans.filter(spans.layer.isin(STREAMED)).semi_join(rows, REQUEST)
     if retried:
-        last = tokens.group_by(*REQUEST).agg(attempt=tokens.attempt.max())
-        tokens = tokens.semi_join(last, (*REQUEST, "attempt"))
-    known = ibis.union(opening, tokens)
+        last = streamed.group_by(*REQUEST).agg(attempt=streamed.attempt.max())
+        streamed = streamed.semi_join(last, (*REQUEST, "attempt"))
+    known = ibis.union(opening, streamed)
     return known.mutate(
         response=(known.ended_ns - known.started_ns).cast("float64"),
         ok=ibis.literal(True),

@@ -5,11 +5,8 @@
 //! HTTP/1.0). A request that may be done twice (RFC 9110, 9.2.2) may be sent again.
 
 mod openai;
-mod pipe;
 mod request;
 mod response;
-mod streams;
-mod template;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +15,13 @@ use unruly_plan::Codes;
 use unruly_trace::ErrorKind;
 
 use self::openai::Tokens;
-use self::request::Form;
-use self::response::{BODY_BYTES_MAX, Head, head};
-use self::streams::Streams;
-use self::template::Data;
+pub(super) use self::request::Form;
+use self::response::{Head, head};
+use super::http2::{Exchange, Request, Response, Streams};
+use super::template::Data;
 use super::{Driver, DriverError, Settings, addresses, places, without_level};
 use crate::link::Place;
-use crate::target::{Answer, Incoming, Outgoing, ProtocolError, Target};
+use crate::target::{Answer, Fate, Incoming, Outgoing, ProtocolError, Target};
 use crate::tls::{TlsClient, TlsError, config};
 
 const PORT: u16 = 80;
@@ -51,11 +48,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
 
 fn made(settings: &Settings<'_>, kind: Kind) -> Result<Box<dyn Driver>, DriverError> {
     let http = settings.store.http.clone().unwrap_or_default();
-    let places = if settings.store.url.is_secure() {
-        secure_places(settings, &http.tls, http.http2)?
-    } else {
-        places(settings, PORT)?
-    };
+    let places = places_of(settings, &http, PORT, TLS_PORT)?;
     let data = http.data.as_deref().map(Data::read).transpose()?;
     let data = data.map(Arc::new);
     let hosts = settings.store.url.hosts.iter();
@@ -75,11 +68,29 @@ fn made(settings: &Settings<'_>, kind: Kind) -> Result<Box<dyn Driver>, DriverEr
     }))
 }
 
+/// The places of the hosts of a URL, with these ports where it names none.
+///
+/// # Errors
+///
+/// When a host is unknown, or TLS cannot use a file or a name.
+pub(super) fn places_of(
+    settings: &Settings<'_>,
+    http: &unruly_plan::Http,
+    port: u16,
+    tls_port: u16,
+) -> Result<Vec<Place>, DriverError> {
+    match settings.store.url.is_secure() {
+        true => secure_places(settings, &http.tls, http.http2, tls_port),
+        false => places(settings, port),
+    }
+}
+
 /// The places of the hosts of an `https` URL.
 fn secure_places(
     settings: &Settings<'_>,
     files: &unruly_plan::Tls,
     streams: bool,
+    port: u16,
 ) -> Result<Vec<Place>, DriverError> {
     let wrong = |error: TlsError| {
         let hint = match error.key {
@@ -98,7 +109,7 @@ fn secure_places(
     let config = config(files, protocol).map_err(wrong)?;
     let hosts = settings.store.url.hosts.iter();
     let places = hosts
-        .zip(addresses(settings, TLS_PORT)?)
+        .zip(addresses(settings, port)?)
         .map(|((host, _), address)| {
             let required = streams.then_some(HTTP_2);
             let client = TlsClient::new(&config, host, required).map_err(wrong)?;
@@ -171,6 +182,27 @@ fn judged<'a>(
         code if !expect.has(code) => Answer::Failed(ErrorKind::Code, line),
         200..=299 if asks_for_value => body.map_or(Answer::Done, Answer::Found),
         _ => Answer::Done,
+    }
+}
+
+impl Exchange for Asking {
+    fn request(&self, outgoing: &Outgoing<'_>) -> Result<Request, String> {
+        let value = self.form.asks_for_value(outgoing.operation);
+        let (head, body) = self.form.request(outgoing)?;
+        Ok(Request {
+            head,
+            body,
+            value,
+            keeps_body: value,
+        })
+    }
+
+    fn reply(&self, response: Response) -> (Fate, Option<u16>) {
+        let code = response.head.status.as_u16();
+        let words = format!("HTTP/2 {code}");
+        let body = Some(response.body.as_slice());
+        let answer = judged(&self.expect, code, response.value, words.as_bytes(), body);
+        (Fate::of(answer), Some(code))
     }
 }
 

@@ -330,7 +330,7 @@ impl Target for Tokens {
         if kind == Line::Token
             && let Some(request) = self.asked
         {
-            return Ok(Some(Incoming::new(request, Answer::Part, bytes)));
+            return Ok(Some(Incoming::new(request, Answer::Token, bytes)));
         }
         if over {
             return self.end(bytes).map(Some);

@@ -9,16 +9,17 @@ use bytes::Bytes;
 use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store, has_place};
 use unruly_trace::MonoNs;
 
+use super::super::template::{Data, Escape, TRACE_PARENT, Template, Turn};
 use super::super::{DriverError, Settings};
-use super::template::{Data, Escape, Template, Turn};
 use crate::target::{Operation, Outgoing};
 
 /// Ports that a `Host` header leaves out.
-const USUAL_PORTS: [(&str, u16); 4] = [
+const USUAL_PORTS: [(&str, u16); 5] = [
     ("http", 80),
     ("https", 443),
     ("openai", 80),
     ("openais", 443),
+    ("grpcs", 443),
 ];
 
 /// Headers about the connection that HTTP/2 does not carry (RFC 9113, 8.2.2); a plan has no others.
@@ -31,7 +32,7 @@ const USUAL_HEADERS: [(&str, &str); 2] = [
 ];
 
 /// How requests are put together.
-pub(super) struct Form {
+pub(in super::super) struct Form {
     method: Option<Method>,
     path: Template,
     /// The path has a place for the key.
@@ -42,6 +43,7 @@ pub(super) struct Form {
     data: Option<Arc<Data>>,
     seed: u64,
     portion: Portion,
+    trace_key: u64,
     scheme: &'static str,
 }
 
@@ -52,7 +54,7 @@ impl Form {
     ///
     /// When a secret is missing or does not fit its place, when a place for a value cannot be
     /// filled, or when the path holds a space.
-    pub(super) fn of(
+    pub(in super::super) fn of(
         settings: &Settings<'_>,
         host: &(String, Option<u16>),
         data: Option<Arc<Data>>,
@@ -64,7 +66,11 @@ impl Form {
         let of_json = http.headers.iter().any(|(name, value)| {
             name.eq_ignore_ascii_case("content-type") && value.to_ascii_lowercase().contains("json")
         });
-        let escape = if of_json { Escape::Json } else { Escape::Body };
+        let escape = if of_json || store.url.is_grpc() {
+            Escape::Json
+        } else {
+            Escape::Body
+        };
         let body = http.body.as_deref().unwrap_or_default();
         let key = if http.prompt.is_some() {
             "prompt"
@@ -81,6 +87,7 @@ impl Form {
             data,
             seed: settings.seed,
             portion: settings.portion,
+            trace_key: settings.trace_key,
             scheme: if store.url.is_secure() {
                 "https"
             } else {
@@ -132,7 +139,7 @@ impl Form {
                 "remove it, or http2",
             ));
         }
-        if self.request(&outgoing).is_some() {
+        if self.request(&outgoing).is_ok() {
             return Ok(());
         }
         Err(DriverError::new(
@@ -159,10 +166,44 @@ impl Form {
         self.method.as_ref().is_none_or(Method::is_idempotent)
     }
 
-    /// The request as HTTP/2 has it, and its body; `None` if there is no such request.
-    pub(super) fn request(&self, outgoing: &Outgoing<'_>) -> Option<(http::Request<()>, Bytes)> {
-        let (usual, key, value) = parts(outgoing.operation);
+    fn turn<'a>(&self, outgoing: &Outgoing<'_>, key: &'a str) -> Turn<'a> {
         let turn = Turn::new(self.seed, self.portion, outgoing.number, key);
+        turn.traced(self.trace_key, outgoing.number, outgoing.request)
+    }
+
+    /// True if all requests have the same body.
+    pub(in super::super) fn has_one_body(&self) -> bool {
+        self.body.plain().is_some()
+    }
+
+    /// The bodies of the first requests: one, or one for each row of the data file.
+    pub(in super::super) fn bodies(&self) -> impl Iterator<Item = Vec<u8>> {
+        let data = self.data.as_deref();
+        let rows = data.filter(|_| self.body.has_data()).map_or(1, Data::rows);
+        (0..rows).map(move |number| {
+            let turn = Turn::new(self.seed, Portion::WHOLE, number, "");
+            let mut body = Vec::new();
+            self.body.write(&turn, data, &mut body);
+            body
+        })
+    }
+
+    /// The request as HTTP/2 has it, and its body.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request.
+    pub(in super::super) fn request(
+        &self,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<(http::Request<()>, Bytes), String> {
+        self.as_http2(outgoing)
+            .ok_or_else(|| "no request of HTTP/2".to_owned())
+    }
+
+    fn as_http2(&self, outgoing: &Outgoing<'_>) -> Option<(http::Request<()>, Bytes)> {
+        let (usual, key, value) = parts(outgoing.operation);
+        let turn = self.turn(outgoing, key);
         let data = self.data.as_deref();
         let method = self.method.as_ref().map_or(usual, Method::as_str);
         let mut body = Vec::new();
@@ -204,7 +245,7 @@ impl Form {
     /// Appends a request of HTTP/1.1.
     pub(super) fn write(&self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         let (usual, key, value) = parts(outgoing.operation);
-        let turn = Turn::new(self.seed, self.portion, outgoing.number, key);
+        let turn = self.turn(outgoing, key);
         let data = self.data.as_deref();
         let method = self.method.as_ref().map_or(usual, Method::as_str);
         let mut filled = Vec::new();
@@ -236,7 +277,7 @@ fn parts(operation: Operation<'_>) -> (&'static str, &str, &str) {
     match operation {
         Operation::Write { key, value } => ("PUT", key, value),
         Operation::Read { key } => ("GET", key, ""),
-        Operation::Call { .. } => ("GET", "", ""),
+        Operation::Call { .. } | Operation::Named { .. } => ("GET", "", ""),
     }
 }
 
@@ -296,6 +337,9 @@ fn headers(
     }
     if !http.keep_alive {
         add("Connection", "close");
+    }
+    if http.trace {
+        add("traceparent", TRACE_PARENT);
     }
     for (name, value) in own.iter() {
         add(name, value);

@@ -1,14 +1,12 @@
 //! A response of HTTP/1.1: where it ends, and what it says (RFC 9112).
 
-use crate::target::ProtocolError;
+use crate::target::{ProtocolError, REPLY_BYTES_MAX};
 
 const WANTED: &str = "an HTTP/1.1 response";
 
 /// Headers of a response at most, and bytes of them.
 const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Longest body that is taken.
-pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
 
 /// What a response begins with.
 pub(super) struct Head<'a> {
@@ -91,7 +89,7 @@ fn length(status: u16, headers: &[httparse::Header<'_>], to_head: bool) -> Optio
         return None;
     }
     let told: usize = std::str::from_utf8(told).ok()?.trim().parse().ok()?;
-    (told <= BODY_BYTES_MAX).then_some(Length::Known(told))
+    (told <= REPLY_BYTES_MAX).then_some(Length::Known(told))
 }
 
 /// The values of the headers of this name.
@@ -163,7 +161,7 @@ fn end_of_chunks(input: &[u8], mut at: usize) -> Result<Option<usize>, ProtocolE
         };
         let length = usize::try_from(length).ok();
         let length = length
-            .filter(|length| *length <= BODY_BYTES_MAX)
+            .filter(|length| *length <= REPLY_BYTES_MAX)
             .ok_or_else(wrong)?;
         at += head + length;
         if length == 0 {

@@ -12,7 +12,7 @@ use std::path::Path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use unruly_plan::{Portion, mix};
 
-use super::super::DriverError;
+use super::DriverError;
 
 /// What stands as it is in a URL (RFC 3986, 2.3).
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
@@ -26,6 +26,9 @@ const DATA_BYTES_MAX: u64 = 64 << 20;
 
 /// All places, for messages.
 const PLACES: &str = "{data.COLUMN}, {uuid}, {sequence}, {random:1..9} or {words:100}";
+
+/// The place of the header `traceparent`. No plan has it: our own header does.
+pub(super) const TRACE_PARENT: &str = "{traceparent}";
 
 /// Most words of a place.
 const WORDS_MAX: usize = 100_000;
@@ -134,6 +137,11 @@ impl Data {
         )
     }
 
+    /// How many rows there are.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
     fn column(&self, key: &'static str, name: &str) -> Result<usize, DriverError> {
         let found = self.columns.iter().position(|column| column == name);
         found.ok_or_else(|| {
@@ -168,6 +176,16 @@ pub(super) struct Turn<'a> {
     pub(super) number: u64,
     /// The key of its operation.
     pub(super) key: &'a str,
+    trace: Trace,
+}
+
+/// The ids of a request in its trace (W3C Trace Context, level 1).
+#[derive(Debug, Clone, Copy, Default)]
+struct Trace {
+    /// The halves of the trace's id: that of the process, and that of the request.
+    id: (u64, u64),
+    /// The id of the copy.
+    span: u64,
 }
 
 impl<'a> Turn<'a> {
@@ -177,7 +195,17 @@ impl<'a> Turn<'a> {
             seed,
             number: portion.place(request),
             key,
+            trace: Trace::default(),
         }
+    }
+
+    /// The same with the ids of its trace: all copies of a request have one trace, and a span each.
+    pub(super) fn traced(self, trace_key: u64, request: u64, copy: u64) -> Self {
+        let trace = Trace {
+            id: (trace_key, mix(trace_key, request)),
+            span: mix(!trace_key, copy),
+        };
+        Self { trace, ..self }
     }
 
     fn drawn(&self, purpose: u64) -> u64 {
@@ -190,10 +218,37 @@ enum Piece {
     Text(String),
     Key,
     Column(usize),
+    TraceParent,
     Uuid,
     Sequence,
     Random { low: u64, high: u64 },
     Words(usize),
+}
+
+impl Piece {
+    /// Appends its text in a request.
+    fn write(&self, escape: Escape, turn: &Turn<'_>, data: Option<&Data>, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Self::Key => out.extend_from_slice(turn.key.as_bytes()),
+            Self::Column(column) => {
+                if let Some(value) = data.map(|data| value(data, turn.number, *column)) {
+                    escape.write(value, out);
+                }
+            }
+            Self::TraceParent => out.extend_from_slice(trace_parent(&turn.trace).as_bytes()),
+            Self::Uuid => out.extend_from_slice(uuid(turn).as_bytes()),
+            Self::Sequence => {
+                let mut digits = itoa::Buffer::new();
+                out.extend_from_slice(digits.format(turn.number + 1).as_bytes());
+            }
+            Self::Words(count) => words(turn, *count, escape, out),
+            Self::Random { low, high } => {
+                let mut digits = itoa::Buffer::new();
+                out.extend_from_slice(digits.format(random(turn, *low, *high)).as_bytes());
+            }
+        }
+    }
 }
 
 /// A text with places.
@@ -271,6 +326,35 @@ impl Template {
         }
     }
 
+    /// The text with a parameter in each place, as `name` names it by its number from 1.
+    pub(super) fn with_parameters(&self, name: impl Fn(usize) -> String) -> String {
+        let mut text = String::new();
+        let mut count = 0;
+        for piece in &self.pieces {
+            if let Piece::Text(plain) = piece {
+                text.push_str(plain);
+            } else {
+                count += 1;
+                text.push_str(&name(count));
+            }
+        }
+        text
+    }
+
+    /// The values of the places of a request, in their order.
+    pub(super) fn parameters(&self, turn: &Turn<'_>, data: Option<&Data>) -> Vec<Vec<u8>> {
+        let places = self
+            .pieces
+            .iter()
+            .filter(|it| !matches!(it, Piece::Text(_)));
+        let values = places.map(|piece| {
+            let mut value = Vec::new();
+            piece.write(self.escape, turn, data, &mut value);
+            value
+        });
+        values.collect()
+    }
+
     /// True if a value of the data file stands in it.
     pub(super) fn has_data(&self) -> bool {
         self.columns().next().is_some()
@@ -308,25 +392,7 @@ impl Template {
     /// Appends the text of a request.
     pub(super) fn write(&self, turn: &Turn<'_>, data: Option<&Data>, out: &mut Vec<u8>) {
         for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Key => out.extend_from_slice(turn.key.as_bytes()),
-                Piece::Column(column) => {
-                    if let Some(value) = data.map(|data| value(data, turn.number, *column)) {
-                        self.escape.write(value, out);
-                    }
-                }
-                Piece::Uuid => out.extend_from_slice(uuid(turn).as_bytes()),
-                Piece::Sequence => {
-                    let mut digits = itoa::Buffer::new();
-                    out.extend_from_slice(digits.format(turn.number + 1).as_bytes());
-                }
-                Piece::Words(count) => words(turn, *count, self.escape, out),
-                Piece::Random { low, high } => {
-                    let mut digits = itoa::Buffer::new();
-                    out.extend_from_slice(digits.format(random(turn, *low, *high)).as_bytes());
-                }
-            }
+            piece.write(self.escape, turn, data, out);
         }
     }
 }
@@ -390,6 +456,7 @@ fn place(
             "uuid" => Piece::Uuid,
             "sequence" => Piece::Sequence,
             "key" if escape == Escape::Url => Piece::Key,
+            _ if escape == Escape::Header && shown == TRACE_PARENT => Piece::TraceParent,
             "password" => return Ok(None),
             _ if escape == Escape::Url => return Err(wrong(shown)),
             _ => return Ok(None),
@@ -402,6 +469,12 @@ fn place(
 fn value(data: &Data, number: u64, column: usize) -> &str {
     let row = number % data.rows.len() as u64;
     &data.rows[usize::try_from(row).unwrap_or(0)][column]
+}
+
+/// The value of the header `traceparent`, which asks the server to record the trace.
+fn trace_parent(trace: &Trace) -> String {
+    let (high, low) = trace.id;
+    format!("00-{high:016x}{low:016x}-{:016x}-01", trace.span)
 }
 
 /// A random UUID (RFC 9562, version 4).
@@ -484,11 +557,7 @@ mod tests {
     fn written(text: &str, escape: Escape, number: u64) -> String {
         let data = users();
         let template = Template::parse("body", text, escape, Some(&data)).expect("a template");
-        let turn = Turn {
-            seed: 7,
-            number,
-            key: "k",
-        };
+        let turn = Turn::new(7, Portion::WHOLE, number, "k").traced(0x0a, number, 100 + number);
         let mut out = Vec::new();
         template.write(&turn, Some(&data), &mut out);
         String::from_utf8(out).expect("text")
@@ -583,20 +652,28 @@ mod tests {
         #[test]
         fn a_random_number_is_within_its_limits(low in any::<u64>(), more in any::<u64>(), number in 0..1000_u64) {
             let high = low.saturating_add(more);
-            let turn = Turn { seed: 1, number, key: "" };
+            let turn = Turn::new(1, Portion::WHOLE, number, "");
             prop_assert!((low..=high).contains(&random(&turn, low, high)));
         }
+    }
+
+    #[test]
+    fn a_request_names_its_trace_and_its_copy_in_it() {
+        let value = written(TRACE_PARENT, Escape::Header, 1);
+        let wanted = format!(
+            "00-000000000000000a{:016x}-{:016x}-01",
+            mix(10, 1),
+            mix(!10, 101)
+        );
+        assert_eq!(value, wanted);
+        assert_eq!(written(TRACE_PARENT, Escape::Body, 1), TRACE_PARENT);
     }
 
     #[test]
     fn all_numbers_of_a_range_come_up_about_equally_often() {
         let mut counts = [0_u32; 6];
         for number in 0..6000 {
-            let turn = Turn {
-                seed: 1,
-                number,
-                key: "",
-            };
+            let turn = Turn::new(1, Portion::WHOLE, number, "");
             counts[usize::try_from(random(&turn, 1, 6)).unwrap() - 1] += 1;
         }
         // Five standard deviations of a fair die.

@@ -5,21 +5,28 @@
 //! it. Second, received bytes wake the streams that they belong to. Third, a finished stream is a
 //! reply. When the server says that it takes no more requests on this connection (GOAWAY), those
 //! that it did not look at are handed back, to be sent on a new one.
+//!
+//! What a request is made of, and what its response says, is the business of an [`Exchange`].
+
+mod messages;
+mod pipe;
 
 use std::collections::VecDeque;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 use unruly_trace::ErrorKind;
 
-use super::pipe::Pipe;
-use super::{Asking, BODY_BYTES_MAX, judged};
-use crate::target::{Answer, Fate, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
+use self::messages::Messages;
+use self::pipe::Pipe;
+use crate::target::{
+    Answer, Fate, GREETING, Incoming, Outgoing, ProtocolError, REPLY_BYTES_MAX, Reply, Target,
+};
 
 /// The library's flow control is wide open: a load generator takes every reply at once.
 const WINDOW_BYTES: u32 = (1 << 31) - 1;
@@ -27,9 +34,56 @@ const WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// Streams of requests that timed out, of which late replies are still expected.
 const RESET_STREAMS: usize = 1 << 16;
 
+/// What the streams of a connection are for.
+pub(super) trait Exchange: Send + Sync {
+    /// The request of a copy.
+    ///
+    /// # Errors
+    ///
+    /// When HTTP/2 has no such request: why, in words.
+    fn request(&self, outgoing: &Outgoing<'_>) -> Result<Request, String>;
+
+    /// What a whole response says of its request, and its status code.
+    fn reply(&self, response: Response) -> (Fate, Option<u16>);
+
+    /// True if bodies are messages of gRPC, which are counted.
+    fn has_messages(&self) -> bool {
+        false
+    }
+
+    /// True if each message of a response is reported when it comes.
+    fn reports_messages(&self) -> bool {
+        false
+    }
+}
+
+/// A request as its stream carries it.
+pub(super) struct Request {
+    pub(super) head: http::Request<()>,
+    pub(super) body: Bytes,
+    /// It asks for the value of a key.
+    pub(super) value: bool,
+    /// The body of its response is looked at.
+    pub(super) keeps_body: bool,
+}
+
+/// A whole response.
+pub(super) struct Response {
+    pub(super) head: http::response::Parts,
+    pub(super) trailers: Option<http::HeaderMap>,
+    /// Its request asks for the value of a key.
+    pub(super) value: bool,
+    /// Bytes of its body.
+    pub(super) bytes: usize,
+    /// The body, where it is looked at.
+    pub(super) body: Vec<u8>,
+    /// Whole messages in the body, where they are counted.
+    pub(super) messages: u64,
+}
+
 /// A connection and its streams.
 pub(super) struct Streams {
-    http: Arc<Asking>,
+    exchange: Arc<dyn Exchange>,
     pipe: Pipe,
     session: Option<Session>,
     streams: Vec<Place>,
@@ -54,9 +108,7 @@ struct Session {
 /// A request without a stream.
 struct Waiting {
     ticket: u64,
-    value: bool,
-    request: http::Request<()>,
-    body: Bytes,
+    request: Request,
 }
 
 /// A stream, or the place of one.
@@ -69,16 +121,18 @@ struct Stream {
     ticket: u64,
     /// It asks for the value of a key.
     value: bool,
+    keeps_body: bool,
+    /// Where messages are counted.
+    messages: Option<Messages>,
     state: State,
 }
 
 enum State {
     Head(ResponseFuture),
     Body {
-        code: u16,
+        head: Option<http::response::Parts>,
         stream: RecvStream,
         bytes: usize,
-        /// The body, where it is looked at.
         kept: Vec<u8>,
     },
 }
@@ -101,9 +155,9 @@ impl Wake for StreamWaker {
 }
 
 impl Streams {
-    pub(super) fn new(http: Arc<Asking>) -> Self {
+    pub(super) fn new(exchange: Arc<dyn Exchange>) -> Self {
         Self {
-            http,
+            exchange,
             pipe: Pipe::default(),
             session: None,
             streams: Vec::new(),
@@ -153,13 +207,14 @@ impl Streams {
         if self.streams.len() - self.free.len() >= session.send.current_max_send_streams() {
             return None;
         }
-        let Waiting {
-            ticket,
-            value,
-            request,
+        let Waiting { ticket, request } = self.waiting.pop_front()?;
+        let Request {
+            head,
             body,
-        } = self.waiting.pop_front()?;
-        let sent = session.send.send_request(request, body.is_empty());
+            value,
+            keeps_body,
+        } = request;
+        let sent = session.send.send_request(head, body.is_empty());
         let sent = sent.and_then(|(head, mut stream)| {
             if !body.is_empty() {
                 stream.send_data(body, true)?;
@@ -168,11 +223,12 @@ impl Streams {
         });
         match sent {
             Ok(head) => {
-                let state = State::Head(head);
                 let number = self.place(Stream {
                     ticket,
                     value,
-                    state,
+                    keeps_body,
+                    messages: self.exchange.has_messages().then(Messages::default),
+                    state: State::Head(head),
                 });
                 // The library wakes those who asked.
                 self.read(number);
@@ -212,29 +268,31 @@ impl Streams {
         // Woken for one that has ended meanwhile.
         let Some(own) = stream else { return };
         let mut context = Context::from_waker(waker);
-        let ended = match own.poll(&mut context) {
-            Poll::Pending => return,
-            Poll::Ready(ended) => ended,
-        };
+        let before = own.counted();
+        let polled = own.poll(&mut context);
         let ticket = own.ticket;
-        let value = own.value;
+        let message = Reply {
+            ticket,
+            fate: Fate::Message,
+            code: None,
+            bytes: 0,
+        };
+        if self.exchange.reports_messages() {
+            let fresh = (before..own.counted()).map(|_| message.clone());
+            self.replies.extend(fresh);
+        }
+        let Poll::Ready(ended) = polled else { return };
         *stream = None;
         self.free.push(number);
         match ended {
-            Ok((code, bytes, kept)) => {
+            Ok(response) => {
                 self.proven = true;
-                let words = format!("HTTP/2 {code}");
-                let answer = judged(
-                    &self.http.expect,
-                    code,
-                    value,
-                    words.as_bytes(),
-                    Some(&kept),
-                );
+                let bytes = response.bytes;
+                let (fate, code) = self.exchange.reply(response);
                 self.replies.push_back(Reply {
                     ticket,
-                    fate: Fate::of(answer),
-                    code: Some(code),
+                    fate,
+                    code,
                     bytes,
                 });
             }
@@ -259,26 +317,27 @@ impl Streams {
     }
 }
 
-/// Code, bytes of the body, and the kept body.
-type Whole = (u16, usize, Vec<u8>);
-
 impl Stream {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Whole, h2::Error>> {
+    /// Whole messages so far.
+    fn counted(&self) -> u64 {
+        self.messages.as_ref().map_or(0, Messages::whole)
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, h2::Error>> {
         if let State::Head(head) = &mut self.state {
-            let response = match Pin::new(head).poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(response)) => response,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            let (head, stream) = match ready!(Pin::new(head).poll(context)) {
+                Ok(response) => response.into_parts(),
+                Err(error) => return Poll::Ready(Err(error)),
             };
             self.state = State::Body {
-                code: response.status().as_u16(),
-                stream: response.into_body(),
+                head: Some(head),
+                stream,
                 bytes: 0,
                 kept: Vec::new(),
             };
         }
         let State::Body {
-            code,
+            head,
             stream,
             bytes,
             kept,
@@ -286,23 +345,38 @@ impl Stream {
         else {
             return Poll::Pending;
         };
-        loop {
-            match stream.poll_data(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
-                Poll::Ready(None) => {
-                    return Poll::Ready(Ok((*code, *bytes, std::mem::take(kept))));
-                }
-                Poll::Ready(Some(Ok(data))) => {
-                    *bytes += data.len();
-                    if self.value && kept.len() + data.len() <= BODY_BYTES_MAX {
-                        kept.extend_from_slice(&data);
-                    }
-                    // Nothing needs to be released if the stream has ended.
-                    let _ = stream.flow_control().release_capacity(data.len());
-                }
+        while let Some(data) = ready!(stream.poll_data(context)) {
+            let data = match data {
+                Ok(data) => data,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+            *bytes += data.len();
+            if self.keeps_body && kept.len() + data.len() <= REPLY_BYTES_MAX {
+                kept.extend_from_slice(&data);
             }
+            if let Some(messages) = &mut self.messages {
+                messages.take(&data);
+            }
+            // Nothing needs to be released if the stream has ended.
+            let _ = stream.flow_control().release_capacity(data.len());
         }
+        let trailers = match ready!(stream.poll_trailers(context)) {
+            Ok(trailers) => trailers,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let (bytes, body) = (*bytes, std::mem::take(kept));
+        // It is polled no more once it is whole.
+        let Some(head) = head.take() else {
+            return Poll::Pending;
+        };
+        Poll::Ready(Ok(Response {
+            head,
+            trailers,
+            value: self.value,
+            bytes,
+            body,
+            messages: self.messages.as_ref().map_or(0, Messages::whole),
+        }))
     }
 }
 
@@ -313,7 +387,7 @@ fn is_farewell(error: &h2::Error) -> bool {
 
 impl Target for Streams {
     fn greet(&mut self, out: &mut Vec<u8>) -> usize {
-        *self = Self::new(Arc::clone(&self.http));
+        *self = Self::new(Arc::clone(&self.exchange));
         let mut builder = Builder::new();
         builder
             .initial_window_size(WINDOW_BYTES)
@@ -338,18 +412,12 @@ impl Target for Streams {
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, _out: &mut Vec<u8>) {
-        let form = &self.http.form;
         let ticket = outgoing.request;
-        match form.request(outgoing) {
-            Some((request, body)) => self.waiting.push_back(Waiting {
+        match self.exchange.request(outgoing) {
+            Ok(request) => self.waiting.push_back(Waiting { ticket, request }),
+            Err(words) => self.replies.push_back(Reply {
                 ticket,
-                value: form.asks_for_value(outgoing.operation),
-                request,
-                body,
-            }),
-            None => self.replies.push_back(Reply {
-                ticket,
-                fate: Fate::Failed(ErrorKind::Protocol, b"no request of HTTP/2".to_vec()),
+                fate: Fate::Failed(ErrorKind::Protocol, words.into_bytes()),
                 code: None,
                 bytes: 0,
             }),
@@ -431,7 +499,7 @@ mod tests {
     use h2::server::{self, SendResponse};
     use proptest::prelude::*;
 
-    use super::super::super::tests::{READ, WRITE, driver_of};
+    use super::super::tests::{READ, WRITE, driver_of};
     use super::*;
 
     const ONE: &str = "url = \"http://127.0.0.1:8080/one\"\nhttp2 = true";

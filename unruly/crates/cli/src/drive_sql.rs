@@ -1,0 +1,36 @@
+//! The flags of `unruly drive` for a database.
+
+use anyhow::Result;
+use clap::{Args, ValueHint};
+
+/// Heading of the help.
+const SQL: &str = "SQL";
+
+/// The flags.
+#[derive(Debug, Args)]
+pub(crate) struct SqlArguments {
+    /// Statements that the clients send, such as "SELECT 1" (postgres only); {data.COLUMN},
+    /// {random:1..9}, {uuid} and {sequence} become parameters
+    #[arg(long, value_name = "TEXT", help_heading = SQL, allow_hyphen_values = true)]
+    sql: Option<String>,
+    /// File with the statements, or - for standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SQL, conflicts_with = "sql")]
+    sql_file: Option<String>,
+}
+
+impl SqlArguments {
+    /// The statements, where there are any.
+    pub(crate) fn script(&self) -> Result<Option<String>> {
+        let Some(file) = &self.sql_file else {
+            return Ok(self.sql.clone());
+        };
+        let read = match file.as_str() {
+            "-" => std::io::read_to_string(std::io::stdin()),
+            file => std::fs::read_to_string(file),
+        };
+        read.map(Some).map_err(|error| {
+            let hint = "name a file of statements, or - for standard input";
+            anyhow::anyhow!("--sql-file: {file:?} cannot be read: {error}; hint: {hint}")
+        })
+    }
+}

@@ -1,0 +1,123 @@
+"""PostgreSQL as Debian ships it, private to a test."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from house import wait_for
+from redis_house import free_port
+
+HOST: Final = "127.0.0.1"
+USER: Final = "app"
+PASSWORD: Final = "s3cr3t"
+ACCOUNTS: Final = (
+    "CREATE TABLE accounts (id int PRIMARY KEY, owner text, balance bigint NOT NULL);"
+    "INSERT INTO accounts SELECT i, 'user-' || i, 100 FROM generate_series(1, 1000) i"
+)
+"""A thousand accounts, each with 100."""
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A running server."""
+
+    port: int
+    folder: Path
+    server: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        """Its URL with the user, and without the password."""
+        return f"postgres://{USER}@{HOST}:{self.port}/postgres"
+
+    def psql(self, statement: str) -> str:
+        """What `psql` prints for a statement, without decoration."""
+        words = ["psql", "-qAtX", "-h", HOST, "-p", str(self.port), "-U", USER, "postgres"]
+        said = subprocess.run(
+            [*words, "-v", "ON_ERROR_STOP=1", "-c", statement],
+            env={**os.environ, "PGPASSWORD": PASSWORD},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert said.returncode == 0, said.stderr
+        return said.stdout.strip()
+
+    def processes(self) -> list[int]:
+        """The server's processes."""
+        own = self.server.pid
+        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        return [own, *map(int, children)]
+
+
+def binaries() -> Path:
+    """The folder of the server's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    assert found, "postgres: not installed; hint: apt-get install postgresql"
+    return found[-1].parent
+
+
+def as_postgres(words: Sequence[str | Path]) -> list[str | Path]:
+    """The words as the user that the server runs as: it refuses root."""
+    if os.geteuid():
+        return list(words)
+    return ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", *words]
+
+
+@contextmanager
+def postgres(login: str = "scram-sha-256") -> Iterator[Postgres]:
+    """The server, which lets its user in by this method.
+
+    Its folder is not below `tmp_path`, which its user may not search.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="unruly-postgres-"))
+    try:
+        if not os.geteuid():
+            user = pwd.getpwnam("postgres")
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        (folder / "password").write_text(PASSWORD)
+        (folder / "password").chmod(0o644)
+        own = binaries()
+        words = [own / "initdb", "-D", folder / "data", "-U", USER, "-A", login, "--no-sync"]
+        words += [f"--pwfile={folder / 'password'}", "--locale=C", "-E", "UTF8"]
+        made = subprocess.run(as_postgres(words), capture_output=True, check=False, cwd=folder)
+        assert made.returncode == 0, made.stderr.decode()
+        port = free_port(HOST)
+        words = [own / "postgres", "-D", folder / "data", "-k", folder, "-p", str(port)]
+        for setting in (f"listen_addresses={HOST}", "fsync=off", "shared_buffers=32MB"):
+            words += ["-c", setting]
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen(as_postgres(words), stderr=log, stdout=log, cwd=folder)
+        try:
+            ready = [own / "pg_isready", "-q", "-h", HOST, "-p", str(port)]
+            wait_for(lambda: subprocess.run(ready, check=False).returncode == 0, "postgres")
+            yield Postgres(port, folder, server)
+        finally:
+            # A stopped child would keep the server from ending.
+            for process in Postgres(port, folder, server).processes():
+                os.kill(process, signal.SIGCONT)
+            server.send_signal(signal.SIGQUIT)
+            server.wait(timeout=60)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Postgres]:
+    """One server for the tests of a file, with a table of 1,000 accounts."""
+    with postgres() as server:
+        server.psql(ACCOUNTS)
+        server.psql("CREATE TABLE notes (id uuid PRIMARY KEY, text text, account int)")
+        yield server
