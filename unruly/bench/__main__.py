@@ -23,6 +23,7 @@ from bench import (
     ready,
     recording,
     scale,
+    sql_speed,
     stall,
     stores,
     streams,
@@ -36,6 +37,7 @@ PRODUCT = command.Product(
     benches={
         "echo": echo.run,
         "http": http_speed.run,
+        "sql": sql_speed.run,
         "recording": recording.run,
         "open-loop": open_loop.run,
         "stall": stall.run,

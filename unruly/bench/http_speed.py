@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -14,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.pairs import interleaved, ratio
-from bench.program import ROOT, measured
+from bench.program import ROOT
 from bench.result import Result
+from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, pinned
+from bench.speed import ours as reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,6 @@ PORT = 21_112
 BODY_BYTES = 1024
 RATE_BAR = 1.0
 CPU_BAR = 1.2
-SERVER_CORE, CLIENT_CORE = 0, 1
 CLIENTS, STREAMS = 8, 32
 
 NGINX = """
@@ -102,15 +102,6 @@ CASES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Requests a second, and the CPU time of the load generator for each (us)."""
-
-    rate: float
-    cpu_us: float
-    requests: int
-
-
 @contextmanager
 def nginx(case: Case) -> Iterator[str]:
     """A server of one worker on its core, with a page; yields the page's URL."""
@@ -124,8 +115,8 @@ def nginx(case: Case) -> Iterator[str]:
         (folder / "page").write_text("x" * BODY_BYTES)
         config = folder / "nginx.conf"
         config.write_text(NGINX.format(folder=folder, port=PORT, listen=case.listen))
-        pinned = ["taskset", "-c", str(SERVER_CORE), binary]
-        server = subprocess.Popen([*pinned, "-e", folder / "nginx.log", "-c", config])
+        kept = ["taskset", "-c", str(SERVER_CORE), binary]
+        server = subprocess.Popen([*kept, "-e", folder / "nginx.log", "-c", config])
         try:
             _until_bound()
             yield f"{case.scheme}://127.0.0.1:{PORT}/page"
@@ -150,24 +141,18 @@ def theirs(case: Case, url: str) -> Speed:
         raise RuntimeError(
             f"{case.peer[0]}: not installed; hint: apt-get install wrk nghttp2-client"
         )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        ["taskset", "-c", str(CLIENT_CORE), *case.peer, url],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    rate = re.search(r"Requests/sec:\s+([0-9.]+)|([0-9.]+) req/s", done.stdout)
+    said, cpu_s = pinned([*case.peer, url])
+    rate = re.search(r"Requests/sec:\s+([0-9.]+)|([0-9.]+) req/s", said)
     count = re.search(
-        r"([0-9]+) requests in|requests: [0-9]+ total, [0-9]+ started, ([0-9]+)", done.stdout
+        r"([0-9]+) requests in|requests: [0-9]+ total, [0-9]+ started, ([0-9]+)", said
     )
     if rate is None or count is None:
-        raise RuntimeError(f"{case.peer[0]}: no rate in what it said: {done.stdout}")
+        raise RuntimeError(f"{case.peer[0]}: no rate in what it said: {said}")
     requests = int(count[1] or count[2])
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    reached = float(rate[1] or rate[2])
+    top = float(rate[1] or rate[2])
     # h2load does not count the requests of its warm-up, whose CPU time is in the kernel's account
-    share = requests / (reached * (SECONDS + 1)) if case.peer is H2LOAD else 1.0
-    return Speed(reached, 1e6 * cpu_s * share / requests, requests)
+    share = requests / (top * (SECONDS + 1)) if case.peer is H2LOAD else 1.0
+    return Speed(top, 1e6 * cpu_s * share / requests, requests)
 
 
 def ours(case: Case, url: str) -> Speed:
@@ -176,19 +161,7 @@ def ours(case: Case, url: str) -> Speed:
         seconds=SECONDS, url=url, clients=case.clients, connections=case.connections,
         more=case.more, core=CLIENT_CORE,
     )  # fmt: skip
-    with measured(plan) as trace:
-        [(rows, failed, first, last)] = trace.rows(
-            "select count(*) filter (status = 'ok'), count(*) filter (status != 'ok'),"
-            " min(intended_ns), max(received_ns) from requests where phase = 'measure'"
-        )
-        if failed:
-            raise RuntimeError(f"unruly: {failed} requests failed")
-        [(share,)] = trace.rows(
-            "select sum(user_ns + system_ns) / sum(ended_ns - started_ns) from resources"
-            f" where watched = 'drive-0' and started_ns >= {first} and ended_ns <= {last}"
-        )
-    rate = rows / ((last - first) / 1e9)
-    return Speed(rate, 1e6 * float(share) / rate, int(rows))
+    return reached(plan)
 
 
 def run() -> list[Result]:
