@@ -179,6 +179,34 @@ def test_connections_that_the_server_ends_are_made_again(
     assert reconnects == 2
 
 
+def test_a_client_whose_table_was_gone_while_it_came_back_recovers(
+    tmp_path: Path, database: Postgres
+) -> None:
+    """Its connections end, and cannot prepare the statement again until the table is back."""
+    database.psql("CREATE TABLE here (id int)")
+    out = tmp_path / "out"
+    line = [UNRULY, "drive", database.url, "--sql", "TABLE here", "-r", "200", "-d", "6s"]
+    with subprocess.Popen([*line, "-w", "0s", "-c", "2", "-q", "-o", out]) as process:
+        wait_for(lambda: recorded(out) > 20_000, "the first rows")
+        before = recorded(out)
+        database.psql(
+            "ALTER TABLE here RENAME TO gone; SELECT pg_terminate_backend(pid)"
+            " FROM pg_stat_activity WHERE application_name = 'unruly'"
+        )
+        wait_for(lambda: recorded(out) > before + 15_000, "rows of the outage")
+        database.psql("ALTER TABLE gone RENAME TO here")
+        assert process.wait(timeout=60) in (0, 1)
+    run = Measured(out)
+    assert conserved(run)
+    last = run.rows(
+        "select status, count(*) from requests where intended_ns >"
+        " (select max(intended_ns) - 1000000000 from requests) group by 1"
+    )
+    assert last == [("ok", 200)]
+    told = run.rows("select detail from events where kind = 'complaint'")
+    assert any('"here" does not exist' in detail for (detail,) in told), told
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -187,6 +215,7 @@ def test_connections_that_the_server_ends_are_made_again(
         (["--sql", "SELECT {data.x}"], "needs a data file"),
         (["--sql", "SELECT '{uuid}'"], "no place inside of quotes"),
         (["--sql", "-- nothing"], "must have a statement"),
+        (["--sql", "SELECT $1"], "and not $1"),
         (["--sql-file", "mix.sql"], "these are 90 %"),
         (["--sql-file", "none.sql"], "cannot be read"),
         ([], "--sql: it is missing"),

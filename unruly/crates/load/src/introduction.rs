@@ -67,6 +67,9 @@ fn meet(
         expected > 0
     });
     while expected > 0 {
+        if monotonic() >= until_ns {
+            return Err(silent(place, &io::ErrorKind::TimedOut.into()));
+        }
         let heard = conversation.hear(until_ns, |incoming| match incoming.answer {
             Answer::Failed(kind, words) => Err(refused(place, kind, words)),
             _ => Ok(incoming.request),
@@ -124,6 +127,10 @@ impl Conversation {
             self.drain();
             if let Some(reply) = self.target.next_reply() {
                 return Ok(reply);
+            }
+            // A server that goes on talking is none that answers.
+            if monotonic() >= until_ns {
+                return Err(silent(&self.place, &io::ErrorKind::TimedOut.into()));
             }
             self.hear(until_ns, |_| ())?;
         }

@@ -94,10 +94,6 @@ impl FromStr for Codes {
             Some(class) => code(&format!("{class}00")).map(|least| (least, least + 99)),
             None => code(word).map(|code| (code, code)),
         };
-        // As a plan that was read has them.
-        if let Ok(codes) = Self::of_grpc(text) {
-            return Ok(codes);
-        }
         let ranges = text.split(',').map(|word| range(word.trim()));
         let ranges: Option<Vec<_>> = ranges.collect();
         Ok(Self {
@@ -125,7 +121,9 @@ impl TryFrom<String> for Codes {
     type Error = CodesError;
 
     fn try_from(text: String) -> Result<Self, CodesError> {
+        // Those of gRPC have no digits, so there is one reading.
         text.parse()
+            .or_else(|_| Self::of_grpc(&text).map_err(|_| CodesError))
     }
 }
 
@@ -174,7 +172,8 @@ mod tests {
         assert_eq!(codes.to_string(), "OK, NOT_FOUND");
         assert_eq!(codes.names(), ["OK", "NOT_FOUND"]);
         assert!(!codes.has(200));
-        assert_eq!(codes.to_string().parse(), Ok(codes));
+        assert_eq!(Codes::try_from(codes.to_string()), Ok(codes));
+        assert_eq!("OK".parse::<Codes>(), Err(CodesError));
         for text in ["", "200", "OK,", "OK, 404"] {
             assert_eq!(Codes::of_grpc(text), Err(GrpcCodesError), "{text}");
         }

@@ -65,6 +65,12 @@ pub enum ScriptError {
     /// A place stands in quotes.
     #[error("must have no place inside of quotes: {0}; it is a value by itself")]
     Quoted(String),
+    /// A parameter has a number and no place.
+    #[error("must have places for values, such as {{random:1..9}}, and not {0}")]
+    Parameter(String),
+    /// A place goes on a word.
+    #[error("must have spaces around {0}: a value is no part of a name or a number")]
+    Touches(String),
     /// There are more operations than rows can name.
     #[error("must have at most {MOST_OPERATIONS} operations")]
     Many,
@@ -91,7 +97,8 @@ impl FromStr for Script {
     type Err = ScriptError;
 
     fn from_str(text: &str) -> Result<Self, ScriptError> {
-        let parts = split(text)?;
+        // Some editors begin a file with this mark.
+        let parts = split(text.strip_prefix('\u{feff}').unwrap_or(text))?;
         let has_headers = parts.iter().any(|part| matches!(part, Part::Header(_)));
         let mut operations: Vec<(SqlOperation, bool)> = Vec::new();
         for part in parts {
@@ -205,15 +212,20 @@ fn split(text: &str) -> Result<Vec<Part>, ScriptError> {
     while let Some(next) = rest.chars().next() {
         let bytes = if rest.starts_with("--") {
             let line = rest.lines().next().unwrap_or(rest);
-            if let Some(header) = line[2..].trim().strip_prefix(HEADER) {
+            let before = &text[..text.len() - rest.len()];
+            let before = before.rsplit('\n').next().unwrap_or(before);
+            let header = line[2..].trim().strip_prefix(HEADER);
+            if let Some(header) = header.filter(|_| before.trim().is_empty()) {
                 flush(&mut statement, &mut parts);
                 parts.push(Part::Header(header.trim().to_owned()));
             }
             line.len()
         } else if rest.starts_with("/*") {
             statement.push(' ');
-            length(rest, 2, "*/").ok_or_else(|| ScriptError::Open("/*".to_owned()))?
-        } else if let Some(bytes) = quoted(rest, statement.ends_with(['e', 'E']))? {
+            comment(rest).ok_or_else(|| ScriptError::Open("/*".to_owned()))?
+        } else if let Some(number) = parameter(rest).filter(|_| !ends_in_word(&statement)) {
+            return Err(ScriptError::Parameter(number.to_owned()));
+        } else if let Some(bytes) = quoted(rest, &statement)? {
             let inner = &rest[..bytes];
             if PLACES.iter().any(|place| inner.contains(place)) {
                 return Err(ScriptError::Quoted(inner.to_owned()));
@@ -224,8 +236,16 @@ fn split(text: &str) -> Result<Vec<Part>, ScriptError> {
             flush(&mut statement, &mut parts);
             1
         } else {
-            statement.push(next);
-            next.len_utf8()
+            let place = place(rest);
+            let end = place.map_or_else(|| next.len_utf8(), str::len);
+            if let Some(place) = place {
+                let before = ends_in_word(&statement);
+                if before || rest[end..].starts_with(is_word) {
+                    return Err(ScriptError::Touches(place.to_owned()));
+                }
+            }
+            statement.push_str(&rest[..end]);
+            end
         };
         rest = &rest[bytes..];
     }
@@ -247,32 +267,84 @@ fn length(text: &str, from: usize, end: &str) -> Option<usize> {
     Some(from + found + end.len())
 }
 
-/// How long the quoted text is that begins here; `None` if none does. With `escapes` a backslash keeps
-/// a quote from ending it.
-fn quoted(text: &str, escapes: bool) -> Result<Option<usize>, ScriptError> {
-    let open = |quote: &str| ScriptError::Open(quote.to_owned());
-    match text.as_bytes().first() {
-        Some(b'\'') if escapes => {
-            let mut escaped = false;
-            let end = text.bytes().skip(1).position(|byte| {
-                let ends = byte == b'\'' && !escaped;
-                escaped = byte == b'\\' && !escaped;
-                ends
-            });
-            end.map(|end| Some(end + 2)).ok_or_else(|| open("'"))
+/// Bytes of the comment that begins here. Comments stand inside of each other.
+fn comment(text: &str) -> Option<usize> {
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(rest) = text.get(at..).filter(|it| !it.is_empty()) {
+        if rest.starts_with("/*") {
+            (depth, at) = (depth + 1, at + 2);
+        } else if rest.starts_with("*/") {
+            (depth, at) = (depth - 1, at + 2);
+            if depth == 0 {
+                return Some(at);
+            }
+        } else {
+            at += rest.chars().next().map_or(1, char::len_utf8);
         }
+    }
+    None
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+/// True if the statement ends in a word, which may go on.
+fn ends_in_word(statement: &str) -> bool {
+    statement.ends_with(|c| is_word(c) || c == '$')
+}
+
+/// The place that begins here: `{uuid}`.
+fn place(text: &str) -> Option<&str> {
+    PLACES.iter().find(|place| text.starts_with(**place))?;
+    let end = text.find('}')?;
+    Some(&text[..=end])
+}
+
+/// The parameter that begins here: `$1`.
+fn parameter(text: &str) -> Option<&str> {
+    let digits = text.strip_prefix('$')?;
+    let end = digits.find(|c: char| !c.is_ascii_digit());
+    let end = end.unwrap_or(digits.len());
+    (end > 0).then(|| &text[..=end])
+}
+
+/// How long the string with escapes is that begins here: `E'it\'s'`. Two quotes are one in it.
+fn escaped(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut keeps, mut at) = (false, 1);
+    while let Some(byte) = bytes.get(at) {
+        if *byte == b'\'' && !keeps {
+            if bytes.get(at + 1) != Some(&b'\'') {
+                return Some(at + 1);
+            }
+            at += 1;
+        }
+        keeps = *byte == b'\\' && !keeps;
+        at += 1;
+    }
+    None
+}
+
+/// How long the quoted text is that begins here, after this statement; `None` if none does.
+fn quoted(text: &str, statement: &str) -> Result<Option<usize>, ScriptError> {
+    let open = |quote: &str| ScriptError::Open(quote.to_owned());
+    let prefix = statement.strip_suffix(['e', 'E']);
+    let has_escapes = prefix.is_some_and(|it| !ends_in_word(it));
+    match text.as_bytes().first() {
+        Some(b'\'') if has_escapes => escaped(text).map(Some).ok_or_else(|| open("'")),
+        Some(b'$') if ends_in_word(statement) => Ok(None),
         Some(quote @ (b'\'' | b'"' | b'`')) => {
             let quote = char::from(*quote).to_string();
             let bytes = length(text, 1, &quote).ok_or_else(|| open(&quote))?;
             Ok(Some(bytes))
         }
         Some(b'$') => {
-            let word = |c: char| c.is_alphanumeric() || c == '_';
-            let tag = text[1..].find(|c| !word(c)).map(|end| &text[..end + 2]);
+            let end = text[1..].find(|c| !is_word(c)).map(|end| end + 1);
+            let tag = end.filter(|end| text[*end..].starts_with('$'));
+            let tag = tag.map(|end| &text[..=end]);
             // `$1` is a parameter, and `$$` or `$tag$` a quote.
-            let is_quote = |tag: &&str| {
-                tag.ends_with('$') && !tag[1..].starts_with(|c: char| c.is_ascii_digit())
-            };
+            let is_quote = |tag: &&str| !tag[1..].starts_with(|c: char| c.is_ascii_digit());
             match tag.filter(is_quote) {
                 None => Ok(None),
                 Some(tag) => length(text, tag.len(), tag)
@@ -347,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_semicolon_in_quotes_or_in_a_comment_ends_nothing() {
-        let text = "SELECT ';', \"a;b\", $$;$$, $x$;$$;$x$, $1, 'it''s;', E'\\';' -- no; not\n/* ; */ FROM t";
+        let text = "SELECT ';', \"a;b\", $$;$$, $x$;$$;$x$, a$b$ , 'it''s;', E'\\';''\\';', like'\\' -- operation: not\n/* ; /* ; */ ; */ FROM t";
         let found = script(text);
         assert_eq!(found[0].2.len(), 1, "{found:?}");
         assert!(found[0].2[0].ends_with("FROM t"));
@@ -385,6 +457,12 @@ mod tests {
             ("SELECT 'a", "must end what begins with '"),
             ("SELECT 1 /* a", "must end what begins with /*"),
             ("SELECT $a$ b", "must end what begins with $a$"),
+            ("SELECT $1\u{a0}", "and not $1"),
+            ("SELECT u_{sequence}", "must have spaces around {sequence}"),
+            (
+                "SELECT {random:1..9}0",
+                "must have spaces around {random:1..9}",
+            ),
             (
                 "SELECT 'u-{sequence}'",
                 "must have no place inside of quotes",
@@ -397,7 +475,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_typed_is_a_script_or_an_error(text in "[-a'\"$;/*{}%: \né]{0,60}") {
+        fn whatever_is_typed_is_a_script_or_an_error(text in "[-aE1'\"$;/*{}%: \\\\\n\u{a0}€é]{0,60}") {
             if let Ok(script) = text.parse::<Script>() {
                 let again = script.to_string().parse::<Script>();
                 prop_assert_eq!(again, Ok(script.clone()));

@@ -27,9 +27,6 @@ const DATA_BYTES_MAX: u64 = 64 << 20;
 /// All places, for messages.
 const PLACES: &str = "{data.COLUMN}, {uuid}, {sequence}, {random:1..9} or {words:100}";
 
-/// The place of the header `traceparent`. No plan has it: our own header does.
-pub(super) const TRACE_PARENT: &str = "{traceparent}";
-
 /// Most words of a place.
 const WORDS_MAX: usize = 100_000;
 
@@ -308,6 +305,13 @@ impl Template {
         })
     }
 
+    /// The same with a header line after it that names the trace of each request.
+    pub(super) fn with_traceparent(mut self) -> Self {
+        self = self.with_end("traceparent: ");
+        self.pieces.push(Piece::TraceParent);
+        self.with_end("\r\n")
+    }
+
     /// The same with a plain text after it.
     pub(super) fn with_end(mut self, text: &str) -> Self {
         match self.pieces.last_mut() {
@@ -324,6 +328,12 @@ impl Template {
             [Piece::Text(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// How many places there are.
+    pub(super) fn places(&self) -> usize {
+        let plain = |it: &&Piece| !matches!(it, Piece::Text(_));
+        self.pieces.iter().filter(plain).count()
     }
 
     /// The text with a parameter in each place, as `name` names it by its number from 1.
@@ -456,7 +466,6 @@ fn place(
             "uuid" => Piece::Uuid,
             "sequence" => Piece::Sequence,
             "key" if escape == Escape::Url => Piece::Key,
-            _ if escape == Escape::Header && shown == TRACE_PARENT => Piece::TraceParent,
             "password" => return Ok(None),
             _ if escape == Escape::Url => return Err(wrong(shown)),
             _ => return Ok(None),
@@ -557,7 +566,7 @@ mod tests {
     fn written(text: &str, escape: Escape, number: u64) -> String {
         let data = users();
         let template = Template::parse("body", text, escape, Some(&data)).expect("a template");
-        let turn = Turn::new(7, Portion::WHOLE, number, "k").traced(0x0a, number, 100 + number);
+        let turn = Turn::new(7, Portion::WHOLE, number, "k");
         let mut out = Vec::new();
         template.write(&turn, Some(&data), &mut out);
         String::from_utf8(out).expect("text")
@@ -659,14 +668,18 @@ mod tests {
 
     #[test]
     fn a_request_names_its_trace_and_its_copy_in_it() {
-        let value = written(TRACE_PARENT, Escape::Header, 1);
+        let template = Template::parse("headers", "A: b\r\n", Escape::Header, None);
+        let template = template.expect("a template").with_traceparent();
+        let turn = Turn::new(7, Portion::WHOLE, 1, "").traced(0x0a, 1, 101);
+        let mut out = Vec::new();
+        template.write(&turn, None, &mut out);
         let wanted = format!(
-            "00-000000000000000a{:016x}-{:016x}-01",
+            "A: b\r\ntraceparent: 00-000000000000000a{:016x}-{:016x}-01\r\n",
             mix(10, 1),
             mix(!10, 101)
         );
-        assert_eq!(value, wanted);
-        assert_eq!(written(TRACE_PARENT, Escape::Body, 1), TRACE_PARENT);
+        assert_eq!(String::from_utf8(out), Ok(wanted));
+        assert_eq!(written("{traceparent}", Escape::Header, 1), "{traceparent}");
     }
 
     #[test]

@@ -84,6 +84,12 @@ impl Services {
         services.url = url.parse().with_context(|| {
             format!("service {name}: its url is {url:?}; wanted one; hint: unruly/docs/services.md")
         })?;
+        let url = &services.url;
+        anyhow::ensure!(
+            !(url.is_sql() || url.is_grpc() || url.is_openai()),
+            "service {name}: its url is {url}; wanted a store with keys, or an HTTP server; hint: \
+             start it yourself, and name {url} in the plan"
+        );
         let took = began.elapsed().as_secs_f64();
         (ground.say)(&format!(
             "{name}: ready after {took:.1} s, {}",

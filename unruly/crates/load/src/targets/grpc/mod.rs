@@ -29,6 +29,9 @@ use crate::target::{Fate, Outgoing, Target};
 const PORT: u16 = 50_051;
 const TLS_PORT: u16 = 443;
 
+/// The header that says how long the client waits.
+const DEADLINE: &str = "grpc-timeout";
+
 /// How long the server has to describe its methods.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -38,7 +41,8 @@ const ROWS_CHECKED: u64 = 100_000;
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     without_level(settings)?;
     let name = Name::of(&settings.store.url.path)?;
-    let store = store_of(settings.store, settings.timeout_ns);
+    let mut store = store_of(settings.store, settings.timeout_ns);
+    store.url.path = format!("/{}/{}", name.service, name.method);
     let settings = &Settings {
         store: &store,
         ..*settings
@@ -80,7 +84,7 @@ fn store_of(store: &Store, timeout_ns: DurationNs) -> Store {
         http.body.get_or_insert_with(|| "{}".to_owned());
         let deadline = wire::deadline(timeout_ns);
         let lines = format!(
-            "{}\nContent-Type: application/grpc\nTE: trailers\ngrpc-timeout: {deadline}",
+            "{}\nContent-Type: application/grpc\nTE: trailers\n{DEADLINE}: {deadline}",
             http.headers
         );
         http.headers = lines.parse().unwrap_or_default();

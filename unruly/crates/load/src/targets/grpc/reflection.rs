@@ -3,23 +3,23 @@
 //! First, the file that describes the service is asked for. Second, the files that it imports are
 //! asked for, until all are known. An older server has the same service under an older name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use prost::{Message, Oneof};
 use prost_reflect::DescriptorPool;
 use prost_reflect::prost_types::FileDescriptorProto;
-use unruly_plan::Http;
+use unruly_plan::{Headers, Http};
 use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use super::super::http::Form;
 use super::super::http2::{Exchange, Request as Http2Request, Response as Http2Response, Streams};
 use super::super::template::Data;
 use super::super::{DriverError, Settings};
-use super::DESCRIBE_TIMEOUT;
 use super::method::{Method, Name, no_service};
 use super::wire::{frame, status};
+use super::{DEADLINE, DESCRIBE_TIMEOUT};
 use crate::introduction::Conversation;
 use crate::link::Place;
 use crate::target::{Fate, Operation, Outgoing};
@@ -123,6 +123,15 @@ pub(super) fn method(
     ))
 }
 
+/// Headers without the deadline of a call, which may be shorter than a description takes.
+fn without_deadline(headers: &Headers) -> Headers {
+    let others = headers.iter().filter(|(name, _)| *name != DEADLINE);
+    let lines: Vec<String> = others
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    lines.join("\n").parse().unwrap_or_default()
+}
+
 fn wrong(words: String) -> DriverError {
     DriverError::new(
         "url",
@@ -154,6 +163,7 @@ impl Server {
         store.http = store.http.map(|http| Http {
             body: None,
             data: None,
+            headers: without_deadline(&http.headers),
             ..http
         });
         let host = store.url.hosts.first().cloned().unwrap_or_default();
@@ -195,22 +205,24 @@ impl Server {
                 }
             },
         };
+        // Well-known types need no description.
+        let mut pool = DescriptorPool::global();
         let mut known: BTreeMap<String, FileDescriptorProto> = BTreeMap::new();
         loop {
+            let before = known.len();
             for bytes in pending.drain(..) {
                 let file = FileDescriptorProto::decode(bytes.as_slice())
                     .map_err(|error| wrong(format!("its description is damaged: {error}")))?;
                 known.insert(file.name().to_owned(), file);
             }
-            let imported = known.values().flat_map(|file| &file.dependency);
-            let mut unknown: Vec<String> = imported
-                .filter(|name| !known.contains_key(*name))
-                .cloned()
-                .collect();
-            unknown.sort();
-            unknown.dedup();
+            let unknown = unknown(&known, &pool);
             if unknown.is_empty() {
                 break;
+            }
+            // A file that has another name than the one that was asked for would never end the list.
+            if known.len() == before {
+                let names = unknown.join(", ");
+                return Err(wrong(format!("it does not describe {names}")));
             }
             if known.len() + unknown.len() > FILES_MAX {
                 return Err(wrong(format!("its description has over {FILES_MAX} files")));
@@ -223,12 +235,7 @@ impl Server {
                     Answer::Services(_) => {}
                 }
             }
-            if pending.is_empty() {
-                let missing = unknown.join(", ");
-                return Err(wrong(format!("it does not describe {missing}")));
-            }
         }
-        let mut pool = DescriptorPool::new();
         pool.add_file_descriptor_protos(known.into_values())
             .map_err(|error| wrong(format!("its description is damaged: {error}")))?;
         Method::of_pool(name, &pool, "the server has").map(Some)
@@ -278,6 +285,15 @@ impl Server {
             _ => Err(wrong("it does not describe its methods".to_owned())),
         }
     }
+}
+
+/// The imported files that are not known, each once.
+fn unknown(known: &BTreeMap<String, FileDescriptorProto>, pool: &DescriptorPool) -> Vec<String> {
+    let imported = known.values().flat_map(|file| &file.dependency);
+    let unknown =
+        imported.filter(|name| !known.contains_key(*name) && pool.get_file_by_name(name).is_none());
+    let unknown: BTreeSet<&String> = unknown.collect();
+    unknown.into_iter().cloned().collect()
 }
 
 fn missing(name: &Name, services: &[String]) -> DriverError {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store, has_place};
 use unruly_trace::MonoNs;
 
-use super::super::template::{Data, Escape, TRACE_PARENT, Template, Turn};
+use super::super::template::{Data, Escape, Template, Turn};
 use super::super::{DriverError, Settings};
 use crate::target::{Operation, Outgoing};
 
@@ -338,9 +338,6 @@ fn headers(
     if !http.keep_alive {
         add("Connection", "close");
     }
-    if http.trace {
-        add("traceparent", TRACE_PARENT);
-    }
     for (name, value) in own.iter() {
         add(name, value);
     }
@@ -348,6 +345,10 @@ fn headers(
         let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
         with_password("headers", text, password, printable)
     })?;
+    let own_lines = match http.trace {
+        true => own_lines.with_traceparent(),
+        false => own_lines,
+    };
     if !http.has_password_place(url)
         && !own.has("authorization")
         && let Some(value) = authorization(store, http.auth, password)?

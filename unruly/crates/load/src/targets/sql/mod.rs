@@ -17,6 +17,9 @@ use crate::target::{Operation, Outgoing, Target};
 
 const POSTGRES_PORT: u16 = 5_432;
 
+/// Parameters of one statement, at most.
+const PLACES_MAX: usize = 65_535;
+
 /// The driver of PostgreSQL.
 pub(super) fn postgres(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     without_level(settings)?;
@@ -140,6 +143,14 @@ impl Prepared {
             for statement in &operation.statements {
                 let data = self.data.as_deref();
                 let values = Template::parse("sql", statement, Escape::Body, data)?;
+                if values.places() > PLACES_MAX {
+                    return Err(DriverError::new(
+                        "sql",
+                        format!("a statement has {} places for values", values.places()),
+                        format!("wanted at most {PLACES_MAX}"),
+                        "write several statements",
+                    ));
+                }
                 let text = values.with_parameters(&parameter);
                 let known = self.texts.iter().position(|it| *it == text);
                 let text = known.unwrap_or_else(|| {

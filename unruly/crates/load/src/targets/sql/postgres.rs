@@ -86,7 +86,7 @@ enum State {
     LogIn(Option<ScramSha256>),
     Prepare,
     Ready,
-    /// The server or we have ended it.
+    /// It is of no use: the engine ends it and makes another one, after a pause.
     Broken,
 }
 
@@ -144,6 +144,7 @@ impl Connection {
         };
         open.sent += 1;
         let values = script.values(statement, open.request);
+        let before = out.len();
         let written = frontend::bind(
             "",
             &name(statement.text),
@@ -156,11 +157,29 @@ impl Connection {
             [],
             out,
         );
-        // Only a length beyond 2 GB fails, and the template bounds it.
-        debug_assert!(written.is_ok(), "a statement has short names");
-        let executed = frontend::execute("", 0, out);
-        debug_assert!(executed.is_ok(), "an unnamed portal");
+        if written.is_err() {
+            // A message beyond 2 GB. The server answers to the Sync alone.
+            out.truncate(before);
+            let words = b"its values are too long for one message".to_vec();
+            open.failure = Some((ErrorKind::Send, words));
+        } else {
+            // An unnamed portal has no zero byte in its name.
+            let _ = frontend::execute("", 0, out);
+        }
         frontend::sync(out);
+    }
+
+    /// Gives the connection up: the requests that wait for it fail with what is wrong.
+    fn break_off(&mut self, kind: ErrorKind, words: &[u8]) {
+        self.state = State::Broken;
+        for waiting in self.waiting.drain(..) {
+            self.replies.push_back(Reply {
+                ticket: waiting.ticket,
+                fate: Fate::Failed(kind, words.to_vec()),
+                code: None,
+                bytes: 0,
+            });
+        }
     }
 
     /// Ends the open operation.
@@ -204,7 +223,7 @@ impl Connection {
     fn statement_over(&mut self, status: u8) {
         let Some(open) = &mut self.open else { return };
         let all = self.asking.script().operations[open.operation].len();
-        if open.failure.is_none() && open.sent < all {
+        if open.failure.is_none() && open.sent < all && !open.forgotten {
             let mut out = std::mem::take(&mut self.out);
             self.send(&mut out);
             self.out = out;
@@ -231,6 +250,9 @@ impl Connection {
         let needed = || password.ok_or(MISSING);
         let out = &mut self.out;
         let written = match i32::from_be_bytes(*kind) {
+            0 if matches!(self.state, State::LogIn(Some(_))) => {
+                return Err(b"it ends the login before it has proved itself");
+            }
             0 => return Ok(()),
             3 => frontend::password_message(needed()?.as_bytes(), out),
             5 => {
@@ -254,9 +276,9 @@ impl Connection {
                     return Err(DAMAGED);
                 };
                 if i32::from_be_bytes(*kind) == 12 {
-                    return scram
-                        .finish(rest)
-                        .map_err(|_| &b"it does not know the password itself"[..]);
+                    let proved = scram.finish(rest);
+                    self.state = State::LogIn(None);
+                    return proved.map_err(|_| &b"it does not know the password itself"[..]);
                 }
                 scram.update(rest).map_err(|_| DAMAGED)?;
                 frontend::sasl_response(scram.message(), out)
@@ -275,13 +297,13 @@ impl Connection {
             (State::Ready, Some(open)) => {
                 open.failure.get_or_insert_with(|| (kind, error.words()));
                 if error.ends_connection() {
-                    self.state = State::Broken;
                     self.finish();
+                    self.break_off(kind, &error.words());
                 }
                 None
             }
             _ => {
-                self.state = State::Broken;
+                self.break_off(kind, &error.words());
                 Some((kind, error.message))
             }
         }
@@ -302,8 +324,9 @@ impl<'a> ServerError<'a> {
             let found = fields.find_map(|it| it.strip_prefix(&[kind]));
             found.unwrap_or_default()
         };
+        // The severity in English, whatever language the server speaks.
         Self {
-            severity: field(b'S'),
+            severity: field(b'V'),
             code: field(b'C'),
             message: field(b'M'),
         }
@@ -355,6 +378,15 @@ impl Target for Connection {
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, _out: &mut Vec<u8>) {
+        if matches!(self.state, State::Broken) {
+            self.replies.push_back(Reply {
+                ticket: outgoing.request,
+                fate: Fate::Untouched,
+                code: None,
+                bytes: 0,
+            });
+            return;
+        }
         self.waiting.push_back(Waiting {
             ticket: outgoing.request,
             request: outgoing.number,
@@ -374,7 +406,7 @@ impl Target for Connection {
             b'R' => {
                 let failed = self.authenticate(body).err();
                 failed.map(|words| {
-                    self.state = State::Broken;
+                    self.break_off(ErrorKind::Denied, words);
                     Answer::Failed(ErrorKind::Denied, words)
                 })
             }
@@ -434,6 +466,14 @@ impl Target for Connection {
         self.replies.pop_front()
     }
 
+    fn is_closing(&self) -> bool {
+        matches!(self.state, State::Broken)
+    }
+
+    fn is_proven(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
     fn is_idle(&self) -> bool {
         self.open.is_none() && self.waiting.is_empty() && self.replies.is_empty()
     }
@@ -449,5 +489,160 @@ impl Target for Connection {
 
     fn may_send_again(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::super::tests::driver_of;
+    use super::*;
+    use crate::target::Operation;
+
+    const LINES: &str =
+        "url = \"postgres://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {sequence}; COMMIT\"";
+    const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0";
+    const IDLE_NOW: &[u8] = b"Z\0\0\0\x05I";
+    const IN_TRANSACTION: &[u8] = b"Z\0\0\0\x05T";
+    const FAILED_TRANSACTION: &[u8] = b"Z\0\0\0\x05E";
+    const ERROR: &[u8] = b"E\0\0\0\x1fSFEHLER\0VERROR\0C42P01\0Mno\0\0";
+
+    fn connection() -> Box<dyn Target> {
+        let mut target = driver_of(LINES, None).expect("a driver").target(0);
+        assert_eq!(target.greet(&mut Vec::new()), 1);
+        target
+    }
+
+    /// Hears one message. Returns what it says of the greeting.
+    fn hear<'a>(target: &mut dyn Target, message: &'a [u8]) -> Option<Answer<'a>> {
+        let incoming = target.decode(message).expect("a message");
+        let incoming = incoming.expect("a whole one");
+        assert_eq!(incoming.bytes, message.len());
+        (incoming.request == GREETING).then_some(incoming.answer)
+    }
+
+    /// Everything that goes to the server now, and the request that begins with it.
+    fn said(target: &mut dyn Target) -> (String, Option<u64>) {
+        let (mut out, mut ticket) = (Vec::new(), None);
+        loop {
+            let before = out.len();
+            ticket = target.drain(&mut out).or(ticket);
+            if out.len() == before {
+                return (String::from_utf8_lossy(&out).into_owned(), ticket);
+            }
+        }
+    }
+
+    fn ask(target: &mut dyn Target, request: u64) {
+        let outgoing = Outgoing {
+            request,
+            number: request,
+            session: 0,
+            intended_ns: unruly_trace::MonoNs(0),
+            operation: Operation::Named { number: 0 },
+        };
+        target.encode(&outgoing, &mut Vec::new());
+    }
+
+    /// A connection that is ready, and does the request 7.
+    fn ready() -> Box<dyn Target> {
+        let mut target = connection();
+        assert_eq!(hear(target.as_mut(), LET_IN), None);
+        assert_eq!(hear(target.as_mut(), IDLE_NOW), None);
+        let (prepared, _) = said(target.as_mut());
+        assert!(prepared.contains("SELECT $1"), "{prepared}");
+        assert_eq!(hear(target.as_mut(), IDLE_NOW), Some(Answer::Done));
+        ask(target.as_mut(), 7);
+        assert_eq!(said(target.as_mut()).1, Some(7));
+        target
+    }
+
+    #[test]
+    fn statements_follow_each_other_and_the_last_one_ends_the_operation() {
+        let mut target = ready();
+        ask(target.as_mut(), 8);
+        hear(target.as_mut(), IN_TRANSACTION);
+        let (second, none) = said(target.as_mut());
+        assert!(second.contains("s1") && second.contains('8'), "{second:?}");
+        assert_eq!(none, None);
+        hear(target.as_mut(), IN_TRANSACTION);
+        assert!(said(target.as_mut()).0.contains("s2"));
+        assert_eq!(target.next_reply(), None);
+        hear(target.as_mut(), IDLE_NOW);
+        let reply = target.next_reply().expect("it is over");
+        assert_eq!((reply.ticket, reply.fate), (7, Fate::Done));
+        assert_eq!(said(target.as_mut()).1, Some(8));
+    }
+
+    #[test]
+    fn an_error_ends_the_operation_after_its_transaction_was_rolled_back() {
+        let mut target = ready();
+        hear(target.as_mut(), IN_TRANSACTION);
+        said(target.as_mut());
+        assert_eq!(hear(target.as_mut(), ERROR), None);
+        hear(target.as_mut(), FAILED_TRANSACTION);
+        assert!(said(target.as_mut()).0.contains("ROLLBACK"));
+        assert_eq!(target.next_reply(), None);
+        hear(target.as_mut(), IDLE_NOW);
+        let words = b"ERROR 42P01: no".to_vec();
+        let failed = Fate::Failed(ErrorKind::Store, words);
+        assert_eq!(target.next_reply().map(|it| it.fate), Some(failed));
+        assert!(!target.is_closing());
+    }
+
+    #[test]
+    fn an_operation_that_nobody_waits_for_ends_early_and_without_a_reply() {
+        let mut target = ready();
+        ask(target.as_mut(), 8);
+        target.forget(7);
+        hear(target.as_mut(), IN_TRANSACTION);
+        assert!(said(target.as_mut()).0.contains("ROLLBACK"));
+        hear(target.as_mut(), IDLE_NOW);
+        assert_eq!(target.next_reply(), None);
+        assert_eq!(said(target.as_mut()).1, Some(8));
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_prepared_fails_what_waits_and_asks_for_another_one() {
+        let mut target = connection();
+        hear(target.as_mut(), LET_IN);
+        hear(target.as_mut(), IDLE_NOW);
+        ask(target.as_mut(), 7);
+        let answer = Answer::Failed(ErrorKind::Store, b"no");
+        assert_eq!(hear(target.as_mut(), ERROR), Some(answer));
+        let failed = Fate::Failed(ErrorKind::Store, b"ERROR 42P01: no".to_vec());
+        assert_eq!(target.next_reply().map(|it| it.fate), Some(failed));
+        assert!(target.is_closing() && target.is_idle() && !target.is_proven());
+        ask(target.as_mut(), 8);
+        assert_eq!(target.next_reply().map(|it| it.fate), Some(Fate::Untouched));
+    }
+
+    #[test]
+    fn a_server_that_skips_its_own_proof_is_not_trusted() {
+        let driver = driver_of(LINES, Some("secret")).expect("a driver");
+        let mut target = driver.target(0);
+        target.greet(&mut Vec::new());
+        let offer = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
+        assert_eq!(hear(target.as_mut(), offer), None);
+        assert!(said(target.as_mut()).0.contains("SCRAM-SHA-256"));
+        assert!(matches!(
+            hear(target.as_mut(), LET_IN),
+            Some(Answer::Failed(ErrorKind::Denied, _))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_taken_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200), greeted in any::<bool>()
+        ) {
+            let mut target = if greeted { ready() } else { connection() };
+            let mut rest = bytes.as_slice();
+            while let Ok(Some(incoming)) = target.decode(rest) {
+                rest = &rest[incoming.bytes..];
+                target.drain(&mut Vec::new());
+            }
+        }
     }
 }
