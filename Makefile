@@ -98,6 +98,7 @@ tools: ## Install the Debian packages that tests need
 	scripts/debian.sh nginx nginx-light
 	scripts/debian.sh openssl openssl
 	scripts/debian.sh pg_lsclusters postgresql
+	scripts/debian.sh mariadbd mariadb-server-core mariadb-client-core
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 
 # Clippy is the compiler of what it lints, so that tests, lints, the simulation and the programs that

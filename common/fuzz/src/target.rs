@@ -262,7 +262,7 @@ const RESP: [&str; 4] = [
 ];
 
 /// Stores, each with something that it may answer.
-const STORES: [(&str, &str); 8] = [
+const STORES: [(&str, &str); 9] = [
     (
         "url = \"redis://127.0.0.1?replicas=2\"\nlevel = \"all\"",
         "+PONG\r\n+OK\r\n:2\r\n$5\r\nvalue\r\n+OK\r\n:0\r\n$-1\r\n-NOAUTH no\r\n*1\r\n$0\r\n\r\n",
@@ -290,6 +290,10 @@ const STORES: [(&str, &str); 8] = [
     (
         "url = \"postgres://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {random:1..9}\"",
         "R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I1\0\0\0\x041\0\0\0\x04Z\0\0\0\x05I2\0\0\0\x04C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T2\0\0\0\x04D\0\0\0\x0b\0\x01\0\0\0\x017E\0\0\0\x17SERROR\0C23505\0Mno\0\0Z\0\0\0\x05EC\0\0\0\x0dROLLBACK\0Z\0\0\0\x05I",
+    ),
+    (
+        "url = \"mysql://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {random:1..9}\"",
+        "\x0a\0\0\0\x0a9\0\x01\0\0\0abcdefgh\0\0\0\0\0\0\x07\0\0\x02\0\0\0\x02\0\0\0\x05\0\0\x01\0\x01\0\0\0\0\x01\0\0\x01\x01\x03\0\0\x02def\x05\0\0\x03\u{7f}\0\0\x02\0",
     ),
     (
         "url = \"program:none\"",

@@ -1,4 +1,4 @@
-"""PostgreSQL as Debian ships it, private to a test."""
+"""PostgreSQL and MariaDB as Debian ships them, private to a test."""
 
 from __future__ import annotations
 
@@ -120,4 +120,74 @@ def database() -> Iterator[Postgres]:
     with postgres() as server:
         server.psql(ACCOUNTS)
         server.psql("CREATE TABLE notes (id uuid PRIMARY KEY, text text, account int)")
+        yield server
+
+
+@dataclass(frozen=True)
+class MariaDb:
+    """A running server."""
+
+    port: int
+    folder: Path
+    server: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        """Its URL with the user, and without the password."""
+        return f"mysql://{USER}@{HOST}:{self.port}/bank"
+
+    def sql(self, statement: str) -> str:
+        """What the client prints for a statement, as the server's own user."""
+        words: list[str | Path] = ["mariadb", "--no-defaults", "-N", "-B"]
+        words += [f"--socket={self.folder / 'socket'}", "-u", "root", "-e", statement]
+        said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        assert said.returncode == 0, said.stderr
+        return said.stdout.strip()
+
+
+@contextmanager
+def mariadb() -> Iterator[MariaDb]:
+    """The server, with a database `bank` and a table of accounts."""
+    assert shutil.which("mariadbd"), "mariadbd: not installed; hint: apt-get install mariadb-server"
+    folder = Path(tempfile.mkdtemp(prefix="unruly-mariadb-"))
+    # it refuses root unless root is named
+    user = [f"--user={pwd.getpwuid(os.geteuid()).pw_name}"]
+    own = ["--no-defaults", f"--datadir={folder / 'data'}", *user]
+    try:
+        words = ["mariadb-install-db", *own, "--auth-root-authentication-method=normal"]
+        made = subprocess.run(
+            [*words, "--skip-test-db"], capture_output=True, check=False, cwd=folder
+        )
+        assert made.returncode == 0, made.stderr.decode()
+        port = free_port(HOST)
+        words = ["mariadbd", *own, f"--socket={folder / 'socket'}", f"--port={port}"]
+        words += [f"--bind-address={HOST}", f"--pid-file={folder / 'pid'}"]
+        words += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M"]
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen(words, stderr=log, stdout=log, cwd=folder)
+        try:
+            wait_for((folder / "socket").exists, "mariadbd")
+            found = MariaDb(port, folder, server)
+            accounts = ACCOUNTS.replace("'user-' || i", "concat('user-', seq)")
+            accounts = accounts.replace("SELECT i,", "SELECT seq,")
+            accounts = accounts.replace("generate_series(1, 1000) i", "seq_1_to_1000")
+            found.sql(
+                f"CREATE DATABASE bank; USE bank; {accounts};"
+                "CREATE TABLE notes (id varchar(36) PRIMARY KEY, text text, account int);"
+                f"CREATE USER {USER}@'{HOST}' IDENTIFIED BY '{PASSWORD}';"
+                f"GRANT ALL ON bank.* TO {USER}@'{HOST}'; GRANT SUPER ON *.* TO {USER}@'{HOST}'"
+            )
+            yield found
+        finally:
+            server.send_signal(signal.SIGCONT)
+            server.terminate()
+            server.wait(timeout=60)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def maria() -> Iterator[MariaDb]:
+    """One server for the tests of a file."""
+    with mariadb() as server:
         yield server

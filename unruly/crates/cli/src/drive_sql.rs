@@ -9,7 +9,7 @@ const SQL: &str = "SQL";
 /// The flags.
 #[derive(Debug, Args)]
 pub(crate) struct SqlArguments {
-    /// Statements that the clients send, such as "SELECT 1" (postgres only); {data.COLUMN},
+    /// Statements that the clients send, such as "SELECT 1" (postgres and mysql); {data.COLUMN},
     /// {random:1..9}, {uuid} and {sequence} become parameters
     #[arg(long, value_name = "TEXT", help_heading = SQL, allow_hyphen_values = true)]
     sql: Option<String>,

@@ -223,7 +223,7 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
 fn sql(section: &Section<'_>, url: &Url) -> Result<Option<Sql>, PlanError> {
     let key = keys::SQL;
     if !url.is_sql() {
-        let wanted = "must be left out: only a postgres:// URL has it";
+        let wanted = "must be left out: only a postgres:// or mysql:// URL has it";
         return match section.has(key.name) {
             true => Err(section.refuse(key.name, wanted, format!("remove {}", key.name))),
             false => Ok(None),

@@ -221,8 +221,11 @@ fn split(text: &str) -> Result<Vec<Part>, ScriptError> {
             }
             line.len()
         } else if rest.starts_with("/*") {
-            statement.push(' ');
-            comment(rest).ok_or_else(|| ScriptError::Open("/*".to_owned()))?
+            let bytes = comment(rest).ok_or_else(|| ScriptError::Open("/*".to_owned()))?;
+            // These are no comments to the server: hints, and what only some versions do.
+            let said = rest.starts_with("/*+") || rest.starts_with("/*!");
+            statement.push_str(if said { &rest[..bytes] } else { " " });
+            bytes
         } else if let Some(number) = parameter(rest).filter(|_| !ends_in_word(&statement)) {
             return Err(ScriptError::Parameter(number.to_owned()));
         } else if let Some(bytes) = quoted(rest, &statement)? {
@@ -424,6 +427,8 @@ mod tests {
         assert_eq!(found[0].2.len(), 1, "{found:?}");
         assert!(found[0].2[0].ends_with("FROM t"));
         assert!(!found[0].2[0].contains("not"));
+        let hint = "SELECT /*+ INDEX(t i) */ 1 /*!40001 + 1 */";
+        assert_eq!(script(hint)[0].2, [hint]);
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Url {
     /// True if a database is asked in SQL.
     #[must_use]
     pub fn is_sql(&self) -> bool {
-        self.scheme == "postgres"
+        matches!(self.scheme.as_str(), "postgres" | "mysql")
     }
 
     /// True if requests may name keys of ours.

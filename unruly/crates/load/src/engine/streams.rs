@@ -66,6 +66,7 @@ impl Engine<'_> {
         self.targets[link].forget(asked.ticket);
         if self.targets[link].has_streams() {
             self.drain(link);
+            self.take_replies(link, monotonic(), NULL_NS);
             self.renew(link);
         }
     }
@@ -77,6 +78,8 @@ impl Engine<'_> {
             self.forget_late(link);
         }
         self.drain(link);
+        // One that could not be sent has ended already.
+        self.take_replies(link, received_ns, kernel_ns);
         self.renew(link);
     }
 

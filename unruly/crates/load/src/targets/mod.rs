@@ -39,7 +39,7 @@ pub struct Scheme {
 }
 
 /// Every target that has a driver.
-const SCHEMES: [Scheme; 15] = [
+const SCHEMES: [Scheme; 16] = [
     Scheme {
         name: "redis",
         about: "Redis, and what speaks its protocol",
@@ -102,6 +102,13 @@ const SCHEMES: [Scheme; 15] = [
         form: "postgres://user@host[:5432]/database",
         options: &[],
         make: sql::postgres,
+    },
+    Scheme {
+        name: "mysql",
+        about: "MySQL and MariaDB",
+        form: "mysql://user@host[:3306]/database",
+        options: &[],
+        make: sql::mysql,
     },
     Scheme {
         name: "cassandra",
@@ -431,7 +438,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, openai, openais, grpc, grpcs, postgres, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, openai, openais, grpc, grpcs, postgres, mysql, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

@@ -248,6 +248,14 @@ impl Piece {
     }
 }
 
+/// A value of a place, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Parameter {
+    pub(super) value: Vec<u8>,
+    /// It is a number of ours, and not a text of a data file.
+    pub(super) is_number: bool,
+}
+
 /// A text with places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
@@ -352,7 +360,7 @@ impl Template {
     }
 
     /// The values of the places of a request, in their order.
-    pub(super) fn parameters(&self, turn: &Turn<'_>, data: Option<&Data>) -> Vec<Vec<u8>> {
+    pub(super) fn parameters(&self, turn: &Turn<'_>, data: Option<&Data>) -> Vec<Parameter> {
         let places = self
             .pieces
             .iter()
@@ -360,7 +368,10 @@ impl Template {
         let values = places.map(|piece| {
             let mut value = Vec::new();
             piece.write(self.escape, turn, data, &mut value);
-            value
+            Parameter {
+                value,
+                is_number: matches!(piece, Piece::Sequence | Piece::Random { .. }),
+            }
         });
         values.collect()
     }

@@ -150,7 +150,7 @@ table! {
     DATA: Text = key(
         "data",
         Text::like("users.csv"),
-        "a CSV file whose first line names its columns; only for `http` and `postgres`. Each request \
+        "a CSV file whose first line names its columns; only for `http`, `postgres` and `mysql`. Each request \
          takes the next row, and `{data.COLUMN}` in the URL, in a header, in the body or in a \
          statement stands for its value. The path is relative to the plan",
     ).default_is("none").also("a file of up to 64 MB"), |it| {
@@ -162,10 +162,10 @@ table! {
     SQL: Text = key(
         "sql",
         Text::like("SELECT balance FROM accounts WHERE id = {random:1..1000}"),
-        "the statements that the clients of a database send; only for `postgres`. Places become \
+        "the statements that the clients of a database send; only for `postgres` and `mysql`. Places become \
          parameters: `{data.COLUMN}`, `{uuid}`, `{sequence}`, `{random:1..9}`. A line \
          `-- operation: pay 10%` begins an operation with its share",
-    ).default_is("required for `postgres`").also("up to 500 KB"),
+    ).default_is("required for `postgres` and `mysql`").also("up to 500 KB"),
         |it| it.sql.as_ref().and_then(|it| text(&it.script));
 
     AUTH: Choice<Auth> = key(

@@ -4,18 +4,24 @@
 //! An operation of several statements sends each of them after the reply to the one before, as a
 //! client does that looks at what it reads. A connection carries one operation at a time.
 
+mod mysql;
 mod postgres;
+mod turns;
 
 use std::sync::Arc;
 
 use unruly_plan::{Portion, Script};
 
-use super::template::{Data, Escape, Template, Turn};
+use super::template::{Data, Escape, Parameter, Template, Turn};
 use super::{Driver, DriverError, Settings, places, without_level};
 use crate::link::Place;
 use crate::target::{Operation, Outgoing, Target};
 
 const POSTGRES_PORT: u16 = 5_432;
+const MYSQL_PORT: u16 = 3_306;
+
+/// Longest text of an error that is kept.
+const WORDS_BYTES: usize = 300;
 
 /// Parameters of one statement, at most.
 const PLACES_MAX: usize = 65_535;
@@ -33,6 +39,21 @@ pub(super) fn postgres(settings: &Settings<'_>) -> Result<Box<dyn Driver>, Drive
     Ok(Box::new(Sql {
         places: places(settings, POSTGRES_PORT)?,
         about: asking.script().data.as_deref().map(Data::about),
+        target: Box::new(target),
+    }))
+}
+
+/// The driver of MySQL and MariaDB.
+pub(super) fn mysql(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
+    without_level(settings)?;
+    let login = Login::of(settings)?;
+    let script = Prepared::of(settings, |_| "?".to_owned())?;
+    let about = script.data.as_deref().map(Data::about);
+    let asking = Arc::new(mysql::Asking { login, script });
+    let target = move || Box::new(mysql::Connection::new(Arc::clone(&asking))) as Box<dyn Target>;
+    Ok(Box::new(Sql {
+        places: places(settings, MYSQL_PORT)?,
+        about,
         target: Box::new(target),
     }))
 }
@@ -78,6 +99,9 @@ impl Login {
         let database = url.path.trim_start_matches('/');
         if url.user.is_empty() {
             return Err(wrong("it names no user"));
+        }
+        if url.user.contains('\0') {
+            return Err(wrong("its user holds a zero byte"));
         }
         if database.is_empty() || database.contains('/') {
             return Err(wrong("its path is no name of a database"));
@@ -178,8 +202,15 @@ impl Prepared {
         }
     }
 
+    /// How many places for values the text of this number has.
+    fn places(&self, text: usize) -> usize {
+        let mut statements = self.operations.iter().flatten();
+        let found = statements.find(|it| it.text == text);
+        found.map_or(0, |it| it.values.places())
+    }
+
     /// The values of a statement's parameters in a request.
-    fn values(&self, statement: &Statement, request: u64) -> Vec<Vec<u8>> {
+    fn values(&self, statement: &Statement, request: u64) -> Vec<Parameter> {
         let turn = Turn::new(self.seed, self.portion, request, "");
         statement.values.parameters(&turn, self.data.as_deref())
     }

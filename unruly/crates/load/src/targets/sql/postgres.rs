@@ -4,7 +4,6 @@
 //! the run. Third, each statement of an operation is bound to its values, executed and synchronised.
 //! A transaction that an error left open is rolled back before the next operation.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -15,13 +14,9 @@ use postgres_protocol::message::frontend;
 use unruly_trace::ErrorKind;
 
 use super::super::DriverError;
-use super::{Login, Prepared, number_of};
-use crate::target::{
-    ASIDE, Answer, Fate, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target,
-};
-
-/// Longest text of an error that is kept.
-const WORDS_BYTES: usize = 300;
+use super::turns::{Next, Turns};
+use super::{Login, Prepared};
+use crate::target::{ASIDE, Answer, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
 
 /// What the server says that it is waiting for: nothing, outside of a transaction.
 const IDLE: u8 = b'I';
@@ -96,30 +91,7 @@ pub(super) struct Connection {
     state: State,
     /// Messages that no request is behind.
     out: BytesMut,
-    waiting: VecDeque<Waiting>,
-    open: Option<Open>,
-    replies: VecDeque<Reply>,
-}
-
-/// An operation that was not begun.
-struct Waiting {
-    ticket: u64,
-    request: u64,
-    operation: usize,
-}
-
-/// An operation that is being done.
-struct Open {
-    ticket: u64,
-    request: u64,
-    operation: usize,
-    /// Statements that were sent.
-    sent: usize,
-    bytes: usize,
-    failure: Option<(ErrorKind, Vec<u8>)>,
-    /// Nobody waits for it any more.
-    forgotten: bool,
-    rolls_back: bool,
+    turns: Turns,
 }
 
 impl Connection {
@@ -128,9 +100,7 @@ impl Connection {
             asking,
             state: State::LogIn(None),
             out: BytesMut::new(),
-            waiting: VecDeque::new(),
-            open: None,
-            replies: VecDeque::new(),
+            turns: Turns::default(),
         }
     }
 
@@ -138,12 +108,10 @@ impl Connection {
     fn send(&mut self, out: &mut BytesMut) {
         let asking = Arc::clone(&self.asking);
         let script = asking.script();
-        let Some(open) = &mut self.open else { return };
-        let Some(statement) = script.operations[open.operation].get(open.sent) else {
+        let Some((statement, request)) = self.turns.statement(script) else {
             return;
         };
-        open.sent += 1;
-        let values = script.values(statement, open.request);
+        let values = script.values(statement, request);
         let before = out.len();
         let written = frontend::bind(
             "",
@@ -151,7 +119,7 @@ impl Connection {
             [],
             values,
             |value, out| {
-                out.extend_from_slice(&value);
+                out.extend_from_slice(&value.value);
                 Ok(IsNull::No)
             },
             [],
@@ -160,8 +128,8 @@ impl Connection {
         if written.is_err() {
             // A message beyond 2 GB. The server answers to the Sync alone.
             out.truncate(before);
-            let words = b"its values are too long for one message".to_vec();
-            open.failure = Some((ErrorKind::Send, words));
+            let words = || b"its values are too long for one message".to_vec();
+            self.turns.fail(ErrorKind::Send, words);
         } else {
             // An unnamed portal has no zero byte in its name.
             let _ = frontend::execute("", 0, out);
@@ -169,34 +137,10 @@ impl Connection {
         frontend::sync(out);
     }
 
-    /// Gives the connection up: the requests that wait for it fail with what is wrong.
+    /// Gives the connection up: the requests that wait for it fail.
     fn break_off(&mut self, kind: ErrorKind, words: &[u8]) {
         self.state = State::Broken;
-        for waiting in self.waiting.drain(..) {
-            self.replies.push_back(Reply {
-                ticket: waiting.ticket,
-                fate: Fate::Failed(kind, words.to_vec()),
-                code: None,
-                bytes: 0,
-            });
-        }
-    }
-
-    /// Ends the open operation.
-    fn finish(&mut self) {
-        let Some(open) = self.open.take().filter(|it| !it.forgotten) else {
-            return;
-        };
-        let fate = match open.failure {
-            Some((kind, words)) => Fate::Failed(kind, words),
-            None => Fate::Done,
-        };
-        self.replies.push_back(Reply {
-            ticket: open.ticket,
-            fate,
-            code: None,
-            bytes: open.bytes,
-        });
+        self.turns.give_up(kind, words);
     }
 
     /// The server waits for us: a statement is over, or the greeting is further.
@@ -221,24 +165,18 @@ impl Connection {
     }
 
     fn statement_over(&mut self, status: u8) {
-        let Some(open) = &mut self.open else { return };
-        let all = self.asking.script().operations[open.operation].len();
-        if open.failure.is_none() && open.sent < all && !open.forgotten {
-            let mut out = std::mem::take(&mut self.out);
-            self.send(&mut out);
-            self.out = out;
-            return;
+        match self.turns.over(self.asking.script(), status != IDLE) {
+            Next::Nothing => {}
+            Next::Statement => {
+                let mut out = BytesMut::new();
+                self.send(&mut out);
+                self.out.extend_from_slice(&out);
+            }
+            Next::RollBack => {
+                // The text is our own.
+                let _ = frontend::query("ROLLBACK", &mut self.out);
+            }
         }
-        if status == IDLE || open.rolls_back {
-            return self.finish();
-        }
-        open.rolls_back = true;
-        open.failure.get_or_insert_with(|| {
-            let words = b"the operation does not end its transaction".to_vec();
-            (ErrorKind::Store, words)
-        });
-        // Its text is our own.
-        let _ = frontend::query("ROLLBACK", &mut self.out);
     }
 
     /// Takes what the server wants to know of us, or its consent.
@@ -293,20 +231,16 @@ impl Connection {
     fn error<'a>(&mut self, body: &'a [u8]) -> Option<(ErrorKind, &'a [u8])> {
         let error = ServerError::of(body);
         let kind = error.kind();
-        match (&self.state, &mut self.open) {
-            (State::Ready, Some(open)) => {
-                open.failure.get_or_insert_with(|| (kind, error.words()));
-                if error.ends_connection() {
-                    self.finish();
-                    self.break_off(kind, &error.words());
-                }
-                None
-            }
-            _ => {
+        if matches!(self.state, State::Ready) && self.turns.is_open() {
+            self.turns.fail(kind, || error.words());
+            if error.ends_connection() {
+                self.turns.finish();
                 self.break_off(kind, &error.words());
-                Some((kind, error.message))
             }
+            return None;
         }
+        self.break_off(kind, &error.words());
+        Some((kind, error.message))
     }
 }
 
@@ -347,7 +281,7 @@ impl<'a> ServerError<'a> {
     /// What it says, with its code: `ERROR 23505: duplicate key ..`.
     fn words(&self) -> Vec<u8> {
         let mut words = [self.severity, b" ", self.code, b": ", self.message].concat();
-        words.truncate(WORDS_BYTES);
+        words.truncate(super::WORDS_BYTES);
         words
     }
 }
@@ -378,29 +312,17 @@ impl Target for Connection {
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, _out: &mut Vec<u8>) {
-        if matches!(self.state, State::Broken) {
-            self.replies.push_back(Reply {
-                ticket: outgoing.request,
-                fate: Fate::Untouched,
-                code: None,
-                bytes: 0,
-            });
-            return;
+        match self.state {
+            State::Broken => self.turns.hand_back(outgoing),
+            _ => self.turns.ask(outgoing),
         }
-        self.waiting.push_back(Waiting {
-            ticket: outgoing.request,
-            request: outgoing.number,
-            operation: number_of(outgoing),
-        });
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
         let Some((kind, body, bytes)) = message(input)? else {
             return Ok(None);
         };
-        if let Some(open) = &mut self.open {
-            open.bytes += bytes;
-        }
+        self.turns.received(bytes);
         // What ends the greeting, well or not.
         let said = match kind {
             b'R' => {
@@ -442,28 +364,18 @@ impl Target for Connection {
             out.extend_from_slice(&self.out.split());
             return None;
         }
-        if !matches!(self.state, State::Ready) || self.open.is_some() {
+        if !matches!(self.state, State::Ready) {
             return None;
         }
-        let next = self.waiting.pop_front()?;
-        self.open = Some(Open {
-            ticket: next.ticket,
-            request: next.request,
-            operation: next.operation,
-            sent: 0,
-            bytes: 0,
-            failure: None,
-            forgotten: false,
-            rolls_back: false,
-        });
+        let ticket = self.turns.begin()?;
         let mut message = BytesMut::new();
         self.send(&mut message);
         out.extend_from_slice(&message);
-        Some(next.ticket)
+        Some(ticket)
     }
 
     fn next_reply(&mut self) -> Option<Reply> {
-        self.replies.pop_front()
+        self.turns.next_reply()
     }
 
     fn is_closing(&self) -> bool {
@@ -475,16 +387,11 @@ impl Target for Connection {
     }
 
     fn is_idle(&self) -> bool {
-        self.open.is_none() && self.waiting.is_empty() && self.replies.is_empty()
+        self.turns.is_idle()
     }
 
     fn forget(&mut self, ticket: u64) {
-        if let Some(place) = self.waiting.iter().position(|it| it.ticket == ticket) {
-            self.waiting.remove(place);
-        } else if let Some(open) = self.open.as_mut().filter(|it| it.ticket == ticket) {
-            // The server goes on with it, and the next operation waits.
-            open.forgotten = true;
-        }
+        self.turns.forget(ticket);
     }
 
     fn may_send_again(&self) -> bool {
@@ -498,7 +405,7 @@ mod tests {
 
     use super::super::super::tests::driver_of;
     use super::*;
-    use crate::target::Operation;
+    use crate::target::{Fate, Operation};
 
     const LINES: &str =
         "url = \"postgres://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {sequence}; COMMIT\"";
