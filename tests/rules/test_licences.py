@@ -24,7 +24,9 @@ CLASSIFIERS = {
     "OSI Approved :: Python Software Foundation License",
 }
 
-WORDS = re.compile(r"^(MIT|BSD|3-Clause BSD|Apache|ISC|PSF|Python Software Foundation|MPL)", re.IGNORECASE)
+WORDS = re.compile(
+    r"^(MIT|BSD|3-Clause BSD|Apache|ISC|PSF|Python Software Foundation|MPL)", re.IGNORECASE
+)
 
 
 def permits(expression: str, allowed: Collection[str] = frozenset(ALLOWED)) -> bool:

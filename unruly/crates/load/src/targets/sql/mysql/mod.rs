@@ -4,18 +4,20 @@
 //! not prepare is sent as text, if it has no values. Third, the statements of an operation follow each
 //! other. A transaction that an error left open is rolled back before the next operation.
 
+mod wire;
+
 use std::sync::Arc;
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use unruly_trace::ErrorKind;
 
-use super::super::template::Parameter;
+use self::wire::{
+    NATIVE, PACKET_BYTES_MAX, PREPARE, ServerError, execute, introduction, is_end, packet,
+    packet_of, proof, query, status_of_end, status_of_ok,
+};
 use super::turns::{Next, Turns};
 use super::{Login, Prepared};
-use crate::target::{
-    ASIDE, Answer, GREETING, Incoming, Outgoing, ProtocolError, REPLY_BYTES_MAX, Reply, Target,
-};
+use crate::target::{ASIDE, Answer, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
 
 /// What the client asks for: long flags, a database, protocol 4.1, transactions, several results of a
 /// procedure, and plugins to log in.
@@ -25,27 +27,12 @@ const CAPABILITIES: u32 =
 /// UTF-8 of four bytes, without case.
 const CHARSET: u8 = 45;
 
-const NATIVE: &[u8] = b"mysql_native_password";
-const CACHING: &[u8] = b"caching_sha2_password";
-
-const QUERY: u8 = 0x03;
-const PREPARE: u8 = 0x16;
-const EXECUTE: u8 = 0x17;
-
-/// The kinds of a parameter: a whole number, one that is too large for a sign, and text.
-const WHOLE: [u8; 2] = [0x08, 0];
-const LARGE: [u8; 2] = [0x08, 0x80];
-const TEXT: [u8; 2] = [0xfd, 0];
-
 /// Flags of the server's status: a transaction is open, and another result follows.
 const IN_TRANSACTION: u16 = 0x1;
 const MORE_RESULTS: u16 = 0x8;
 
 /// The server does not prepare such a statement.
 const NOT_PREPARED: u16 = 1_295;
-
-/// Longest packet: a longer one is cut into several.
-const PACKET_BYTES_MAX: usize = 0xff_ffff;
 
 /// What all connections share.
 pub(super) struct Asking {
@@ -318,190 +305,6 @@ impl Connection {
     }
 }
 
-/// Appends a packet.
-fn packet(out: &mut BytesMut, sequence: u8, body: impl FnOnce(&mut BytesMut)) {
-    let start = out.len();
-    out.put_u32_le(0);
-    body(out);
-    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
-    let [a, b, c, _] = length.to_le_bytes();
-    out[start..start + 4].copy_from_slice(&[a, b, c, sequence]);
-}
-
-fn query(out: &mut BytesMut, text: &str) {
-    packet(out, 0, |out| {
-        out.put_u8(QUERY);
-        out.put_slice(text.as_bytes());
-    });
-}
-
-fn execute(out: &mut BytesMut, id: u32, values: &[Parameter]) {
-    packet(out, 0, |out| {
-        out.put_u8(EXECUTE);
-        out.put_u32_le(id);
-        out.put_u8(0);
-        out.put_u32_le(1);
-        if values.is_empty() {
-            return;
-        }
-        // No value is null.
-        out.put_bytes(0, values.len().div_ceil(8));
-        out.put_u8(1);
-        for value in values {
-            out.put_slice(match whole(value) {
-                Some(number) if i64::try_from(number).is_ok() => &WHOLE,
-                Some(_) => &LARGE,
-                None => &TEXT,
-            });
-        }
-        for value in values {
-            match whole(value) {
-                Some(number) => out.put_u64_le(number),
-                None => put_text(out, &value.value),
-            }
-        }
-    });
-}
-
-/// The number that a value is, where it is one of ours and not of a data file.
-fn whole(value: &Parameter) -> Option<u64> {
-    let text = value.is_number.then_some(value.value.as_slice())?;
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// Appends a text with its length before it.
-fn put_text(out: &mut BytesMut, text: &[u8]) {
-    match u32::try_from(text.len()).unwrap_or(u32::MAX) {
-        length @ 0..=250 => out.put_u8(u8::try_from(length).unwrap_or(0)),
-        length @ 251..=0xffff => {
-            out.put_u8(0xfc);
-            out.put_u16_le(u16::try_from(length).unwrap_or(0));
-        }
-        length => {
-            out.put_u8(0xfd);
-            out.put_slice(&length.to_le_bytes()[..3]);
-        }
-    }
-    out.put_slice(text);
-}
-
-/// The nonce and the login plugin of a server's first word.
-fn introduction(body: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let rest = body.strip_prefix(&[10])?;
-    let version = rest.iter().position(|byte| *byte == 0)?;
-    // The number of the connection stands between.
-    let rest = rest.get(version + 1 + 4..)?;
-    let (first, rest) = rest.split_first_chunk::<8>()?;
-    // A filler, flags, the character set, the status, more flags, a length and ten zeros.
-    let rest = rest.get(1 + 2 + 1 + 2 + 2 + 1 + 10..)?;
-    let second = rest.get(..12)?;
-    let plugin = rest.get(13..).unwrap_or_default();
-    let plugin = plugin.split(|byte| *byte == 0).next().unwrap_or_default();
-    Some(([first, second].concat(), plugin.to_vec()))
-}
-
-/// What proves to a plugin that we know the password; `None` if we do not know the plugin.
-fn proof(plugin: &[u8], password: Option<&str>, nonce: &[u8]) -> Option<Vec<u8>> {
-    let password = password.unwrap_or_default().as_bytes();
-    let known = [NATIVE, CACHING].contains(&plugin);
-    if password.is_empty() {
-        return known.then(Vec::new);
-    }
-    let (one, mixed) = match plugin {
-        NATIVE => {
-            let hash = |data: &[u8]| digest(&SHA1_FOR_LEGACY_USE_ONLY, data);
-            let one = hash(password);
-            (one, hash(&[nonce, hash(one.as_ref()).as_ref()].concat()))
-        }
-        CACHING => {
-            let hash = |data: &[u8]| digest(&SHA256, data);
-            let one = hash(password);
-            (one, hash(&[hash(one.as_ref()).as_ref(), nonce].concat()))
-        }
-        _ => return None,
-    };
-    let pairs = one.as_ref().iter().zip(mixed.as_ref());
-    Some(pairs.map(|(a, b)| a ^ b).collect())
-}
-
-/// True if a packet ends a list.
-fn is_end(body: &[u8]) -> bool {
-    body.first() == Some(&0xfe) && body.len() < 9
-}
-
-fn status_of_end(body: &[u8]) -> Option<u16> {
-    body.get(3..)?.try_get_u16_le().ok()
-}
-
-fn status_of_ok(body: &[u8]) -> Option<u16> {
-    let mut rest = body.get(1..)?;
-    // The counts of rows and the last number that the server gave.
-    for _ in 0..2 {
-        let more = match rest.try_get_u8().ok()? {
-            0xfc => 2,
-            0xfd => 3,
-            0xfe => 8,
-            _ => 0,
-        };
-        rest = rest.get(more..)?;
-    }
-    rest.try_get_u16_le().ok()
-}
-
-struct ServerError<'a> {
-    code: u16,
-    message: &'a [u8],
-}
-
-impl<'a> ServerError<'a> {
-    /// The error of a packet. Its SQL state is left out.
-    fn of(body: &'a [u8]) -> Self {
-        let mut rest = body.get(1..).unwrap_or_default();
-        let code = rest.try_get_u16_le().unwrap_or(0);
-        let message = match rest.first() {
-            Some(b'#') => rest.get(6..).unwrap_or_default(),
-            _ => rest,
-        };
-        Self { code, message }
-    }
-
-    fn kind(&self) -> ErrorKind {
-        match self.code {
-            1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1698 => ErrorKind::Denied,
-            1040 | 1053 | 1203 | 1226 | 1927 | 4031 => ErrorKind::Unavailable,
-            _ => ErrorKind::Store,
-        }
-    }
-
-    /// True if the server closes the connection after it: it shuts down, was told to end it, or got a
-    /// message that it does not take.
-    const fn ends_connection(&self) -> bool {
-        matches!(self.code, 1053 | 1153 | 1158..=1161 | 1184 | 1927 | 4031)
-    }
-
-    fn words(&self) -> Vec<u8> {
-        let mut words = format!("ERROR {}: ", self.code).into_bytes();
-        words.extend_from_slice(&self.message[..self.message.len().min(super::WORDS_BYTES)]);
-        words
-    }
-}
-
-/// The number of a packet, its body, and its length with the head.
-type Packet<'a> = (u8, &'a [u8], usize);
-
-/// The packet at the start of the input; `None` when more bytes are needed.
-fn packet_of(input: &[u8]) -> std::result::Result<Option<Packet<'_>>, ProtocolError> {
-    let Some((&[a, b, c, sequence], _)) = input.split_first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let length = usize::try_from(u32::from_le_bytes([a, b, c, 0])).unwrap_or(PACKET_BYTES_MAX);
-    if length >= PACKET_BYTES_MAX.min(REPLY_BYTES_MAX) {
-        return Err(ProtocolError::reply(input, "a packet of MySQL below 16 MB"));
-    }
-    let bytes = length + 4;
-    Ok(input.get(4..bytes).map(|body| (sequence, body, bytes)))
-}
-
 impl Target for Connection {
     fn greet(&mut self, _out: &mut Vec<u8>) -> usize {
         *self = Self::new(Arc::clone(&self.asking));
@@ -597,7 +400,10 @@ impl Target for Connection {
 mod tests {
     use proptest::prelude::*;
 
+    use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
     use super::super::super::tests::driver_of;
+    use super::wire::CACHING;
     use super::*;
     use crate::target::{Fate, Operation};
 
