@@ -13,13 +13,13 @@ from unruly.topics.traces.model import traces_of
 from unruly.topics.traces.statistics import id_of
 
 KEY = 0x5A3C_9E7F_01B2_D4C6
-PLAN = 'name = "t"\n[drive]\ntrace = {trace}\ntrace_url = "{url}"\n'
+PLAN = 'name = "t"\n[drive]\ntrace = true\ntrace_url = "{url}"\n'
 
 
-def planted(root, *, url="http://h/{trace_id}", trace="true", told=f"0 {KEY:016x}"):
+def planted(root, *, url="http://h/{trace_id}", told=f"0 {KEY:016x}"):
     """A run whose plan names traces, and whose client 0 wrote the key of its own."""
     path = write_run(root, kind="drive", agents=1, ops=("get",), rate_hz=100, duration_s=20)
-    (path / "plan.toml").write_text(PLAN.format(trace=trace, url=url), encoding="utf-8")
+    (path / "plan.toml").write_text(PLAN.format(url=url), encoding="utf-8")
     template = pq.read_table(next((path / "events").glob("*.parquet"))).slice(0, 1)
     row = {**template.to_pylist()[0], "kind": "trace key", "detail": told}
     cells = duckdb.sql(
@@ -69,8 +69,6 @@ def test_a_plan_of_a_stranger_leads_nowhere(tmp_path, url):
     assert {it.url for it in found.slowest} == {None}
 
 
-@pytest.mark.parametrize(
-    "more", [{"trace": "false"}, {"told": "0 no-key"}, {"told": "7 0000000000000001"}]
-)
+@pytest.mark.parametrize("more", [{"told": "0 no-key"}, {"told": "7 0000000000000001"}])
 def test_without_traces_or_their_key_there_is_nothing_to_show(tmp_path, more):
     assert traces_of(analyse(planted(tmp_path / "run", **more))) is None

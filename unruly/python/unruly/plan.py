@@ -45,8 +45,6 @@ class CellPlan:
     """``mesh.timeout``: how long an agent waits for a reply."""
     store: str | None = None
     """``drive.store``: the service of the repository that is driven."""
-    trace: bool = False
-    """``drive.trace``: every request names its trace."""
     trace_url: str | None = None
     """``drive.trace_url``: where a trace can be looked at, with ``{trace_id}``."""
     arrivals: str | None = None
@@ -184,7 +182,6 @@ def _cell(tables: Mapping[str, Any], factors: Mapping[str, str]) -> CellPlan:
         regroup_ns=setting("mesh.regroup", parse_duration),
         reply_timeout_ns=setting("mesh.timeout", parse_duration),
         store=setting("drive.store", str),
-        trace=setting("drive.trace", lambda text: text.lower() == "true") or False,
         trace_url=setting("drive.trace_url", str),
         arrivals=setting("drive.arrivals", str),
         is_stream="stream" in tables,

@@ -70,7 +70,7 @@ def test_a_server_without_tls_is_named(tmp_path: Path) -> None:
     with server(fine) as url:
         said = refused(tmp_path, url.replace("http:", "https:"), "-k")
     assert "the TLS handshake failed" in said
-    assert "write http://" in said
+    assert "leave out the s of the scheme" in said
 
 
 @pytest.mark.parametrize("pace", [[], ["-r", "2000"]], ids=["closed", "open"])

@@ -379,9 +379,9 @@ fn files(drive: &mut Drive) -> Vec<&mut Option<String>> {
     let Some(store) = &mut drive.store else {
         return files;
     };
+    let tls = &mut store.tls;
+    files.extend([&mut tls.ca_cert, &mut tls.client_cert, &mut tls.client_key]);
     if let Some(http) = &mut store.http {
-        let tls = &mut http.tls;
-        files.extend([&mut tls.ca_cert, &mut tls.client_cert, &mut tls.client_key]);
         files.extend([&mut http.data, &mut http.proto]);
     }
     files.extend(store.sql.as_mut().map(|sql| &mut sql.data));

@@ -36,6 +36,9 @@ pub(crate) struct HttpArguments {
     /// File that describes the service (grpc only; default: the server is asked)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     proto: Option<String>,
+    /// Let each client keep the cookies that the server sets
+    #[arg(long, help_heading = HTTP)]
+    cookies: bool,
     /// Send a traceparent header with every request (W3C Trace Context)
     #[arg(long, help_heading = HTTP)]
     trace: bool,
@@ -56,7 +59,7 @@ pub(crate) struct HttpArguments {
     /// Speak HTTP/2: each connection carries many requests at once
     #[arg(long, help_heading = HTTP)]
     http2: bool,
-    /// PEM file of the authorities to trust (https only; default: those of the system)
+    /// PEM file of the authorities to trust (with TLS only; default: those of the system)
     #[arg(long, alias = "cacert", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     ca_cert: Option<String>,
     /// PEM file of the client's own certificate (https only)
@@ -65,7 +68,7 @@ pub(crate) struct HttpArguments {
     /// PEM file of the key of the client's certificate
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     client_key: Option<String>,
-    /// Accept any certificate (https only); the report says so
+    /// Accept any certificate (with TLS only); the report says so
     #[arg(short = 'k', long, help_heading = HTTP)]
     insecure: bool,
 }
@@ -83,6 +86,7 @@ impl HttpArguments {
             ("drive.body", self.body.as_deref().map(body).transpose()?),
             ("drive.prompt", self.prompt),
             ("drive.proto", self.proto),
+            ("drive.cookies", self.cookies.then(|| "true".to_owned())),
             ("drive.trace", self.trace.then(|| "true".to_owned())),
             ("drive.trace_url", self.trace_url),
             ("drive.data", self.data),

@@ -301,7 +301,7 @@ fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
         ),
         _ => (
             format!("the TLS handshake failed: {error}"),
-            "does the server speak TLS on that port? without it, write http://",
+            "does the server speak TLS on that port? without it, leave out the s of the scheme",
         ),
     };
     IntroductionError {

@@ -76,7 +76,7 @@ pub(crate) struct OtherProtocol(pub(crate) String);
 /// When a file cannot be read, or holds something else.
 pub(crate) fn config(
     files: &unruly_plan::Tls,
-    protocol: &[u8],
+    protocol: Option<&[u8]>,
 ) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -107,7 +107,7 @@ pub(crate) fn config(
         None => builder.with_no_client_auth(),
     };
     config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols = protocol.map(<[u8]>::to_vec).into_iter().collect();
     Ok(Arc::new(config))
 }
 

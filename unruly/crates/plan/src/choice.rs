@@ -223,6 +223,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::tls::Tls;
     use crate::units::Bytes;
 
     fn store(operations: &str, order: KeyOrder, keys: u64) -> Store {
@@ -238,6 +239,7 @@ mod tests {
             retries: 0,
             preload: false,
             http: None,
+            tls: Tls::default(),
             sql: None,
             keep: false,
         }

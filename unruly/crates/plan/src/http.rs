@@ -32,6 +32,9 @@ pub struct Http {
     /// The path of a `.proto` file that describes a gRPC service.
     #[serde(default)]
     pub proto: Option<String>,
+    /// Each client keeps the cookies that the server sets.
+    #[serde(default)]
+    pub cookies: bool,
     /// Every request names its trace (W3C Trace Context).
     #[serde(default)]
     pub trace: bool,
@@ -50,9 +53,6 @@ pub struct Http {
     /// A connection speaks HTTP/2, and carries many requests at once.
     #[serde(default)]
     pub http2: bool,
-    /// What an `https` server and its clients prove to each other.
-    #[serde(default)]
-    pub tls: Tls,
 }
 
 const fn yes() -> bool {
@@ -70,13 +70,13 @@ impl Default for Http {
             body: None,
             prompt: None,
             proto: None,
+            cookies: false,
             trace: false,
             trace_url: None,
             data: None,
             auth: Auth::default(),
             keep_alive: true,
             http2: false,
-            tls: Tls::default(),
         }
     }
 }
@@ -89,19 +89,6 @@ impl Http {
         let in_body = texts.into_iter().any(|it| it.contains(PASSWORD_PLACE));
         in_body || url.has_password() || self.headers.has_password()
     }
-}
-
-/// The certificates of a connection by TLS. Each is the path of a PEM file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tls {
-    /// Authorities whose certificates are accepted; those of the system when absent.
-    pub ca_cert: Option<String>,
-    /// The client's own certificate.
-    pub client_cert: Option<String>,
-    /// The key of the client's certificate.
-    pub client_key: Option<String>,
-    /// Every certificate of the server is accepted.
-    pub insecure: bool,
 }
 
 /// How an HTTP server wants the password of its user.

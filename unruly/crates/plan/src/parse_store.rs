@@ -2,7 +2,7 @@
 
 use crate::codes::Codes;
 use crate::error::PlanError;
-use crate::http::{Headers, HeadersError, Http, Method, TRACE_ID, Tls};
+use crate::http::{Headers, HeadersError, Http, Method, TRACE_ID};
 use crate::keys::key::Key;
 use crate::keys::kinds::{Switch, Text};
 use crate::keys::{drive, store as keys};
@@ -11,6 +11,7 @@ use crate::secret::shown;
 use crate::section::{Limits, Section};
 use crate::sql::{ScriptError, Sql};
 use crate::store::{KeyOrder, OperationKind, Operations, Store};
+use crate::tls::Tls;
 use crate::url::{Url, UrlError};
 
 /// Keys that mean nothing with a store, and why.
@@ -20,7 +21,7 @@ const OF_ECHO: [(&str, &str); 2] = [
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 13] = [
+const OF_HTTP: [&str; 14] = [
     keys::CONNECTIONS.name,
     keys::EXPECT.name,
     keys::METHOD.name,
@@ -28,6 +29,7 @@ const OF_HTTP: [&str; 13] = [
     keys::BODY.name,
     keys::PROMPT.name,
     keys::PROTO.name,
+    keys::COOKIES.name,
     keys::TRACE.name,
     keys::TRACE_URL.name,
     keys::DATA.name,
@@ -89,6 +91,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
     let operations = operations(section, &url)?;
     let order = keys::ORDER.read(section)?;
     let preload = preload(section, &url, &operations)?;
+    let tls = tls(section, &url)?;
     let http = http(section, &url, clients)?;
     let sql = sql(section, &url)?;
     let number_of_keys = keys::KEYS.with(|limits| if keyed { limits } else { limits.or(1) });
@@ -108,6 +111,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         retries: keys::RETRIES.whole(section)?,
         preload,
         http,
+        tls,
         sql,
         keep: keys::KEEP.read(section)?,
     }))
@@ -167,9 +171,6 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         Some(key) => Err(unwanted(section, key, wanted, format!("remove {key}"))),
         None => Ok(()),
     };
-    if !url.is_secure() {
-        refuse(&OF_TLS, "must be left out: only an https:// URL has it")?;
-    }
     if url.is_sql() {
         let others: Vec<_> = OF_HTTP
             .into_iter()
@@ -195,13 +196,13 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         body: body(section, keys::BODY)?,
         prompt: body(section, keys::PROMPT)?,
         proto: file(section, keys::PROTO)?,
+        cookies: cookies(section, url)?,
         trace: keys::TRACE.read(section)?,
         trace_url: trace_url(section)?,
         data: file(section, keys::DATA)?,
         auth: keys::AUTH.read(section)?,
         keep_alive: keys::KEEP_ALIVE.read(section)?,
         http2: keys::HTTP2.read(section)?,
-        tls: tls(section)?,
     };
     of_trace(section, &http)?;
     of_model(section, url, &http)?;
@@ -262,6 +263,17 @@ fn expect(section: &Section<'_>, url: &Url) -> Result<Codes, PlanError> {
         Some(text) => Codes::of_grpc(text)
             .map_err(|error| section.refuse(key.name, error.to_string(), key.hint_text("OK"))),
     }
+}
+
+/// Whether clients keep cookies.
+fn cookies(section: &Section<'_>, url: &Url) -> Result<bool, PlanError> {
+    let key = keys::COOKIES;
+    let kept = key.read(section)?;
+    if kept && !url.may_have_cookies() {
+        let wanted = "must be left out: only an http:// or https:// URL has it";
+        return Err(section.refuse(key.name, wanted, format!("remove {}", key.name)));
+    }
+    Ok(kept)
 }
 
 /// Where the links to traces lead.
@@ -449,8 +461,18 @@ fn file(section: &Section<'_>, key: Key<Text>) -> Result<Option<String>, PlanErr
     Ok(path.map(str::to_owned))
 }
 
-/// The certificates of an `https` server and its clients.
-fn tls(section: &Section<'_>) -> Result<Tls, PlanError> {
+/// The certificates of a server and its clients; nothing where they do not speak TLS.
+fn tls(section: &Section<'_>, url: &Url) -> Result<Tls, PlanError> {
+    if !url.is_secure() {
+        return match OF_TLS.into_iter().find(|key| section.has(key)) {
+            Some(key) => {
+                let wanted =
+                    "must be left out: only an https:// URL, or another one by TLS, has it";
+                Err(section.refuse(key, wanted, format!("remove {key}")))
+            }
+            None => Ok(Tls::default()),
+        };
+    }
     let tls = Tls {
         ca_cert: file(section, keys::CA_CERT)?,
         client_cert: file(section, keys::CLIENT_CERT)?,

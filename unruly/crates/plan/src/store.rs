@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::{Http, Method};
 use crate::sql::Sql;
+use crate::tls::Tls;
 use crate::units::Bytes;
 use crate::url::Url;
 
@@ -37,6 +38,9 @@ pub struct Store {
     /// How an HTTP server is asked; nothing for other stores.
     #[serde(default)]
     pub http: Option<Http>,
+    /// What the server and its clients prove to each other, where they speak TLS.
+    #[serde(default)]
+    pub tls: Tls,
     /// What the clients of a database do.
     #[serde(default)]
     pub sql: Option<Sql>,

@@ -171,7 +171,7 @@ impl Url {
     /// True if an HTTP server is asked, in the clear or by TLS.
     #[must_use]
     pub fn is_http(&self) -> bool {
-        self.scheme == "http" || self.is_secure() || self.is_openai() || self.is_grpc()
+        matches!(self.scheme.as_str(), "http" | "https") || self.is_openai() || self.is_grpc()
     }
 
     /// True if a method of gRPC is called, over HTTP/2.
@@ -184,6 +184,12 @@ impl Url {
     #[must_use]
     pub fn is_openai(&self) -> bool {
         matches!(self.scheme.as_str(), "openai" | "openais")
+    }
+
+    /// True if the clients may keep cookies: a web server is asked.
+    #[must_use]
+    pub fn may_have_cookies(&self) -> bool {
+        matches!(self.scheme.as_str(), "http" | "https")
     }
 
     /// True if a database is asked in SQL.
@@ -201,7 +207,8 @@ impl Url {
     /// True if the connections speak TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        matches!(self.scheme.as_str(), "https" | "openais" | "grpcs")
+        let secure = ["https", "openais", "grpcs", "rediss", "memcacheds"];
+        secure.contains(&self.scheme.as_str())
     }
 
     /// True if the path or the query has a place for the key: `{key}`.

@@ -107,6 +107,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         retries: 0,
         preload: false,
         http: None,
+        tls: Tls::default(),
         sql: None,
         keep: false,
     };
@@ -442,6 +443,7 @@ fn store() -> impl Strategy<Value = Store> {
             "http://a/{key}",
             "https://a/b",
             "postgres://u@a/b",
+            "rediss://h:1",
             "program:a b",
             "null:",
         ]),
@@ -464,13 +466,14 @@ fn store() -> impl Strategy<Value = Store> {
                 .is_http()
                 .then(|| http(&url, pipeline + 64, retries > 50));
             let has_method = http.as_ref().is_some_and(|it| it.method.is_some());
-            let sql = url.is_sql().then(sql);
-            let operations = if has_method || sql.is_some() {
+            let operations = if has_method || url.is_sql() {
                 "read"
             } else {
                 operations
             };
             let store = Store {
+                sql: url.is_sql().then(sql),
+                tls: tls(&url),
                 url,
                 operations: operations.parse().expect("operations"),
                 keys,
@@ -483,7 +486,6 @@ fn store() -> impl Strategy<Value = Store> {
                 preload: keys % 2 == 0,
                 keep: keys % 3 == 0,
                 http,
-                sql,
             };
             if store.has_keys() {
                 return store;
@@ -504,6 +506,17 @@ fn store() -> impl Strategy<Value = Store> {
             }
         },
     )
+}
+
+/// All that a server by TLS has, and nothing elsewhere.
+fn tls(url: &Url) -> Tls {
+    let file = |name: &str| url.is_secure().then(|| name.to_owned());
+    Tls {
+        ca_cert: file("ca.pem"),
+        client_cert: file("client.pem"),
+        client_key: file("client.key"),
+        insecure: url.is_secure(),
+    }
 }
 
 /// A script of two operations.
@@ -528,13 +541,13 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         false => "Accept: a/b\nX-Token: {password}",
     };
     let method = (!url.has_key()).then(|| "POST".parse().expect("a method"));
-    let file = |name: &str| url.is_secure().then(|| name.to_owned());
     Http {
         connections,
         expect: "2xx, 404".parse().expect("codes"),
         body: method.is_some().then(|| "{\"item\": 7}\n".to_owned()),
         prompt: None,
         proto: None,
+        cookies: url.is_secure(),
         trace: url.is_secure(),
         trace_url: url.is_secure().then(|| "http://h/{trace_id}".to_owned()),
         data: Some("users.csv".to_owned()),
@@ -547,12 +560,6 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         },
         keep_alive: url.is_secure(),
         http2: url.is_secure(),
-        tls: Tls {
-            ca_cert: file("ca.pem"),
-            client_cert: file("client.pem"),
-            client_key: file("client.key"),
-            insecure: url.is_secure(),
-        },
     }
 }
 

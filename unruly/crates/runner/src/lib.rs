@@ -326,7 +326,9 @@ fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) 
     };
     let url = &store.url;
     let hint = match url.scheme.as_str() {
-        "redis" => "name an empty database (redis://host:port/1), or write beside it with --yes",
+        "redis" | "rediss" => {
+            "name an empty database (redis://host:port/1), or write beside it with --yes"
+        }
         _ => "name an empty store, or write beside it with --yes",
     };
     anyhow::bail!("{url}: it holds other data, such as {found:?}; hint: {hint}")

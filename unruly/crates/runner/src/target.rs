@@ -98,7 +98,11 @@ fn of_store(store: &Store) -> String {
         },
     };
     let http = store.http.as_ref().map_or_else(String::new, of_http);
-    format!("; {work}{level}{keys}{values}{http}")
+    let trust = match store.tls.insecure {
+        true => ", the certificate is not checked",
+        false => "",
+    };
+    format!("; {work}{level}{keys}{values}{http}{trust}")
 }
 
 /// The operations of a database, with their shares.
@@ -128,11 +132,11 @@ fn of_http(http: &Http) -> String {
     if !http.keep_alive {
         said += ", a connection for each request";
     }
+    if http.cookies {
+        said += ", each client with its cookies";
+    }
     if http.http2 {
         said += ", HTTP/2";
-    }
-    if http.tls.insecure {
-        said += ", the certificate is not checked";
     }
     said
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use unruly_plan::Transport;
 use unruly_trace::ErrorKind;
 
-use super::{Driver, DriverError, Settings, places, without_level, without_path};
+use super::{Driver, DriverError, Protocol, Settings, places_by, without_level, without_path};
 use crate::link::Place;
 use crate::target::{
     Answer, CENSUS, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target,
@@ -43,7 +43,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
         ));
     }
     Ok(Box::new(Memcached {
-        places: places(settings, PORT)?,
+        places: places_by(settings, PORT, PORT, Protocol::None)?,
         transport: settings.transport,
     }))
 }

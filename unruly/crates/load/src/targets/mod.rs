@@ -19,6 +19,7 @@ use unruly_trace::DurationNs;
 
 use crate::link::Place;
 use crate::target::Target;
+use crate::tls::{TlsClient, TlsError, config};
 
 pub use group_rpc::GroupRpc;
 
@@ -39,7 +40,7 @@ pub struct Scheme {
 }
 
 /// Every target that has a driver.
-const SCHEMES: [Scheme; 16] = [
+const SCHEMES: [Scheme; 18] = [
     Scheme {
         name: "redis",
         about: "Redis, and what speaks its protocol",
@@ -48,9 +49,23 @@ const SCHEMES: [Scheme; 16] = [
         make: redis::make,
     },
     Scheme {
+        name: "rediss",
+        about: "Redis, by TLS",
+        form: "rediss://[user@]host[:6379][/database]",
+        options: &[("replicas", "copies of each write that --level waits for")],
+        make: redis::make,
+    },
+    Scheme {
         name: "memcached",
         about: "memcached, over TCP or UDP",
         form: "memcached://host[:11211]",
+        options: &[],
+        make: memcached::make,
+    },
+    Scheme {
+        name: "memcacheds",
+        about: "memcached, by TLS",
+        form: "memcacheds://host[:11211]",
         options: &[],
         make: memcached::make,
     },
@@ -295,6 +310,56 @@ fn places(settings: &Settings<'_>, port: u16) -> Result<Vec<Place>, DriverError>
     Ok(addresses(settings, port)?.into_iter().map(place).collect())
 }
 
+/// What the handshake of TLS says of the protocol above it (RFC 7301).
+#[derive(Clone, Copy)]
+enum Protocol {
+    /// Nothing.
+    None,
+    /// The server may choose this one, or say nothing.
+    Offered(&'static [u8]),
+    /// The server must choose this one.
+    Required(&'static [u8]),
+}
+
+/// The places of the hosts of a URL, by TLS where its scheme says so.
+fn places_by(
+    settings: &Settings<'_>,
+    port: u16,
+    tls_port: u16,
+    protocol: Protocol,
+) -> Result<Vec<Place>, DriverError> {
+    if !settings.store.url.is_secure() {
+        return places(settings, port);
+    }
+    let wrong = |error: TlsError| {
+        let hint = match error.key {
+            "ca_cert" => "ca_cert names a PEM file of the authority",
+            "url" => "is the name right?",
+            _ => "name PEM files of one certificate and its key",
+        };
+        DriverError::new(
+            error.key,
+            error.wrong,
+            "wanted a file or a name that TLS can use",
+            hint,
+        )
+    };
+    let (offered, required) = match protocol {
+        Protocol::None => (None, None),
+        Protocol::Offered(name) => (Some(name), None),
+        Protocol::Required(name) => (Some(name), Some(name)),
+    };
+    let config = config(&settings.store.tls, offered).map_err(wrong)?;
+    let hosts = settings.store.url.hosts.iter();
+    let places = hosts
+        .zip(addresses(settings, tls_port)?)
+        .map(|((host, _), address)| {
+            let client = TlsClient::new(&config, host, required).map_err(wrong)?;
+            Ok(Place::Secure(address, client))
+        });
+    places.collect()
+}
+
 /// Refuses options of a URL that a target does not have. The query of HTTP belongs to the server.
 fn check_options(settings: &Settings<'_>, scheme: &Scheme) -> Result<(), DriverError> {
     let url = &settings.store.url;
@@ -438,7 +503,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, memcached, http, https, openai, openais, grpc, grpcs, postgres, mysql, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, rediss, memcached, memcacheds, http, https, openai, openais, grpc, grpcs, postgres, mysql, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

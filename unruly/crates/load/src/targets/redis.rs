@@ -7,7 +7,7 @@ use redis_protocol::resp2::types::RangeFrame;
 use unruly_plan::Secret;
 use unruly_trace::{DurationNs, ErrorKind};
 
-use super::{Driver, DriverError, Settings, places};
+use super::{Driver, DriverError, Protocol, Settings, places_by};
 use crate::link::Place;
 use crate::target::{
     Answer, CENSUS, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError, Target,
@@ -55,7 +55,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     }
     say(&["PING"]);
     Ok(Box::new(Redis {
-        places: places(settings, PORT)?,
+        places: places_by(settings, PORT, PORT, Protocol::None)?,
         greeting,
         greetings,
         wait: wait(settings)?,

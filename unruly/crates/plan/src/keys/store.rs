@@ -2,10 +2,11 @@
 
 use super::key::{Key, Row, Table, bare, key, table, text};
 use super::kinds::{Choice, Real, Switch, Text};
-use crate::http::{Auth, Tls};
+use crate::http::Auth;
 use crate::limits::*;
 use crate::section::Limits;
 use crate::store::{KeyOrder, Store, StoreLevel};
+use crate::tls::Tls;
 
 table! {
     /// The keys of `[drive]` for a store.
@@ -133,6 +134,13 @@ table! {
         it.http.as_ref().and_then(|it| it.proto.as_ref().and_then(text))
     };
 
+    COOKIES: Switch = key(
+        "cookies",
+        Switch { default: false },
+        "`true` lets each client keep the cookies that the server sets, and send them back; only for \
+         `http` and `https`",
+    ), |it| it.http.as_ref().filter(|_| it.url.may_have_cookies()).and_then(|it| bare(it.cookies));
+
     TRACE: Switch = key(
         "trace",
         Switch { default: false },
@@ -200,14 +208,14 @@ table! {
     CA_CERT: Text = key(
         "ca_cert",
         Text::like("ca.pem"),
-        "a PEM file of the authorities whose certificates are accepted; only for `https`. The path is \
+        "a PEM file of the authorities whose certificates are accepted; only with TLS. The path is \
          relative to the plan",
     ).default_is("the authorities of the system"), |it| tls(it, |it| it.ca_cert.as_ref());
 
     CLIENT_CERT: Text = key(
         "client_cert",
         Text::like("client.pem"),
-        "a PEM file of the client's own certificate; only for `https`, with `client_key`",
+        "a PEM file of the client's own certificate; only with TLS, and with `client_key`",
     ).default_is("none"), |it| tls(it, |it| it.client_cert.as_ref());
 
     CLIENT_KEY: Text = key(
@@ -219,10 +227,10 @@ table! {
     INSECURE: Switch = key(
         "insecure",
         Switch { default: false },
-        "`true` accepts any certificate of the server, and the report says so; only for `https`",
+        "`true` accepts any certificate of the server, and the report says so; only with TLS",
     ), |it| {
-        let http = it.http.as_ref().filter(|_| it.url.is_secure());
-        http.and_then(|it| bare(it.tls.insecure))
+        let tls = it.url.is_secure().then_some(&it.tls);
+        tls.and_then(|it| bare(it.insecure))
     };
 
     KEEP: Switch = key(
@@ -235,8 +243,5 @@ table! {
 
 /// A file of TLS as TOML writes it, where the plan names one.
 fn tls(store: &Store, file: impl Fn(&Tls) -> Option<&String>) -> Option<String> {
-    store
-        .http
-        .as_ref()
-        .and_then(|it| file(&it.tls).and_then(text))
+    file(&store.tls).and_then(text)
 }

@@ -9,13 +9,14 @@ use crate::error::PlanError;
 use crate::model::Plan;
 
 /// Keys that an HTTP server by TLS has, and a store has not.
-const OF_HTTPS: [&str; 14] = [
+const OF_HTTPS: [&str; 15] = [
     "auth",
     "body",
     "ca_cert",
     "client_cert",
     "client_key",
     "connections",
+    "cookies",
     "data",
     "expect",
     "headers",

@@ -194,6 +194,7 @@ impl Exchange for Calls {
         Ok(Request {
             head,
             body,
+            session: outgoing.session,
             value: false,
             keeps_body: false,
         })

@@ -334,6 +334,7 @@ impl Exchange for Asking {
         Ok(Http2Request {
             head,
             body: body.clone(),
+            session: outgoing.session,
             value: false,
             keeps_body: true,
         })

@@ -128,6 +128,7 @@ mod tests {
             Response {
                 head: head.body(()).unwrap().into_parts().0,
                 trailers,
+                session: 0,
                 value: false,
                 bytes: 0,
                 body: Vec::new(),

@@ -4,6 +4,7 @@
 //! A connection of HTTP/1.1 carries one request at a time, and ends when the server says so (`Connection: close`,
 //! HTTP/1.0). A request that may be done twice (RFC 9110, 9.2.2) may be sent again.
 
+mod cookies;
 mod openai;
 mod request;
 mod response;
@@ -19,10 +20,9 @@ pub(super) use self::request::Form;
 use self::response::{Head, head};
 use super::http2::{Exchange, Request, Response, Streams};
 use super::template::Data;
-use super::{Driver, DriverError, Settings, addresses, places, without_level};
+use super::{Driver, DriverError, Protocol, Settings, places_by, without_level};
 use crate::link::Place;
 use crate::target::{Answer, Fate, Incoming, Outgoing, ProtocolError, Target};
-use crate::tls::{TlsClient, TlsError, config};
 
 const PORT: u16 = 80;
 const TLS_PORT: u16 = 443;
@@ -79,43 +79,11 @@ pub(super) fn places_of(
     port: u16,
     tls_port: u16,
 ) -> Result<Vec<Place>, DriverError> {
-    match settings.store.url.is_secure() {
-        true => secure_places(settings, &http.tls, http.http2, tls_port),
-        false => places(settings, port),
-    }
-}
-
-/// The places of the hosts of an `https` URL.
-fn secure_places(
-    settings: &Settings<'_>,
-    files: &unruly_plan::Tls,
-    streams: bool,
-    port: u16,
-) -> Result<Vec<Place>, DriverError> {
-    let wrong = |error: TlsError| {
-        let hint = match error.key {
-            "ca_cert" => "ca_cert names a PEM file of the authority",
-            "url" => "is the name right?",
-            _ => "name PEM files of one certificate and its key",
-        };
-        DriverError::new(
-            error.key,
-            error.wrong,
-            "wanted a file or a name that TLS can use",
-            hint,
-        )
+    let protocol = match http.http2 {
+        true => Protocol::Required(HTTP_2),
+        false => Protocol::Offered(HTTP_1_1),
     };
-    let protocol = if streams { HTTP_2 } else { HTTP_1_1 };
-    let config = config(files, protocol).map_err(wrong)?;
-    let hosts = settings.store.url.hosts.iter();
-    let places = hosts
-        .zip(addresses(settings, port)?)
-        .map(|((host, _), address)| {
-            let required = streams.then_some(HTTP_2);
-            let client = TlsClient::new(&config, host, required).map_err(wrong)?;
-            Ok(Place::Secure(address, client))
-        });
-    places.collect()
+    places_by(settings, port, tls_port, protocol)
 }
 
 struct Http {
@@ -187,17 +155,22 @@ fn judged<'a>(
 
 impl Exchange for Asking {
     fn request(&self, outgoing: &Outgoing<'_>) -> Result<Request, String> {
+        let session = outgoing.session;
         let value = self.form.asks_for_value(outgoing.operation);
         let (head, body) = self.form.request(outgoing)?;
         Ok(Request {
             head,
             body,
+            session,
             value,
             keeps_body: value,
         })
     }
 
     fn reply(&self, response: Response) -> (Fate, Option<u16>) {
+        for cookie in response.head.headers.get_all(http::header::SET_COOKIE) {
+            self.form.set_cookie(response.session, cookie.as_bytes());
+        }
         let code = response.head.status.as_u16();
         let words = format!("HTTP/2 {code}");
         let body = Some(response.body.as_slice());
@@ -214,6 +187,7 @@ struct Connection {
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     request: u64,
+    session: usize,
     /// It asks for the value of a key.
     value: bool,
 }
@@ -228,6 +202,7 @@ impl Target for Connection {
         let form = &self.http.form;
         self.asked.push_back(Asked {
             request: outgoing.request,
+            session: outgoing.session,
             value: form.asks_for_value(outgoing.operation),
         });
         form.write(outgoing, out);
@@ -279,6 +254,9 @@ impl Connection {
         bytes: usize,
     ) -> Result<Incoming<'a>, ProtocolError> {
         let asked = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
+        for cookie in &head.cookies {
+            self.http.form.set_cookie(asked.session, cookie);
+        }
         let expect = &self.http.expect;
         let answer = judged(expect, head.status, asked.value, head.line, body);
         Ok(Incoming {

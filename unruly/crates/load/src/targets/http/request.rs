@@ -11,6 +11,7 @@ use unruly_trace::MonoNs;
 
 use super::super::template::{Data, Escape, Template, Turn};
 use super::super::{DriverError, Settings};
+use super::cookies::Jars;
 use crate::target::{Operation, Outgoing};
 
 /// Ports that a `Host` header leaves out.
@@ -44,6 +45,8 @@ pub(in super::super) struct Form {
     seed: u64,
     portion: Portion,
     trace_key: u64,
+    /// What the server gives to the clients, where they keep it.
+    cookies: Option<Jars>,
     scheme: &'static str,
 }
 
@@ -88,6 +91,9 @@ impl Form {
             seed: settings.seed,
             portion: settings.portion,
             trace_key: settings.trace_key,
+            cookies: http
+                .cookies
+                .then(|| Jars::new(&store.url.path, store.url.is_secure())),
             scheme: if store.url.is_secure() {
                 "https"
             } else {
@@ -171,6 +177,18 @@ impl Form {
         turn.traced(self.trace_key, outgoing.number, outgoing.request)
     }
 
+    /// Takes the value of a `Set-Cookie` header for a session.
+    pub(super) fn set_cookie(&self, session: usize, header: &[u8]) {
+        if let Some(jars) = &self.cookies {
+            jars.set(session, header);
+        }
+    }
+
+    /// The value of the header `Cookie` of a session, where it has one.
+    fn cookie(&self, session: usize) -> Option<String> {
+        self.cookies.as_ref().and_then(|jars| jars.header(session))
+    }
+
     /// True if all requests have the same body.
     pub(in super::super) fn has_one_body(&self) -> bool {
         self.body.plain().is_some()
@@ -230,6 +248,9 @@ impl Form {
                 request = request.header(name, value);
             }
         }
+        if let Some(cookie) = self.cookie(outgoing.session) {
+            request = request.header(http::header::COOKIE, cookie);
+        }
         if !body.is_empty() {
             request = request.header(http::header::CONTENT_LENGTH, body.len());
         }
@@ -262,6 +283,9 @@ impl Form {
         self.path.write(&turn, data, out);
         out.extend_from_slice(b" HTTP/1.1\r\n");
         self.headers.write(&turn, data, out);
+        if let Some(cookie) = self.cookie(outgoing.session) {
+            let _ = write!(out, "Cookie: {cookie}\r\n");
+        }
         // A method that means a body has one, be it empty (RFC 9110, 8.6).
         if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             // Writing to memory does not fail.

@@ -19,6 +19,8 @@ pub(super) struct Head<'a> {
     pub(super) closes: bool,
     /// The body is server-sent events.
     pub(super) has_events: bool,
+    /// The values of its `Set-Cookie` headers.
+    pub(super) cookies: Vec<&'a [u8]>,
 }
 
 /// A body, where it stands in one piece, and where its response ends.
@@ -61,7 +63,11 @@ pub(super) fn head(input: &[u8], to_head: bool) -> Result<Option<Head<'_>>, Prot
         .split(|byte| *byte == b'\r')
         .next()
         .unwrap_or_default();
+    let named = response.headers.iter();
+    let named = named.filter(|it| it.name.eq_ignore_ascii_case("set-cookie"));
+    let cookies = named.map(|it| it.value).collect();
     Ok(Some(Head {
+        cookies,
         status,
         line,
         bytes,

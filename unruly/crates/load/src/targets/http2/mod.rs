@@ -61,6 +61,8 @@ pub(super) trait Exchange: Send + Sync {
 pub(super) struct Request {
     pub(super) head: http::Request<()>,
     pub(super) body: Bytes,
+    /// The client's session that asks.
+    pub(super) session: usize,
     /// It asks for the value of a key.
     pub(super) value: bool,
     /// The body of its response is looked at.
@@ -71,6 +73,8 @@ pub(super) struct Request {
 pub(super) struct Response {
     pub(super) head: http::response::Parts,
     pub(super) trailers: Option<http::HeaderMap>,
+    /// The client's session that asked.
+    pub(super) session: usize,
     /// Its request asks for the value of a key.
     pub(super) value: bool,
     /// Bytes of its body.
@@ -119,6 +123,7 @@ struct Place {
 
 struct Stream {
     ticket: u64,
+    session: usize,
     /// It asks for the value of a key.
     value: bool,
     keeps_body: bool,
@@ -211,6 +216,7 @@ impl Streams {
         let Request {
             head,
             body,
+            session: asker,
             value,
             keeps_body,
         } = request;
@@ -225,6 +231,7 @@ impl Streams {
             Ok(head) => {
                 let number = self.place(Stream {
                     ticket,
+                    session: asker,
                     value,
                     keeps_body,
                     messages: self.exchange.has_messages().then(Messages::default),
@@ -372,6 +379,7 @@ impl Stream {
         Poll::Ready(Ok(Response {
             head,
             trailers,
+            session: self.session,
             value: self.value,
             bytes,
             body,
