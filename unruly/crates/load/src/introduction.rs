@@ -30,6 +30,13 @@ pub struct IntroductionError {
     hint: &'static str,
 }
 
+impl IntroductionError {
+    /// The place and the fault, without the rest.
+    pub(crate) fn what(&self) -> String {
+        format!("{}: {}", self.place, self.wrong)
+    }
+}
+
 /// Connects once to every place of a driver, and waits for its greeting.
 ///
 /// # Errors

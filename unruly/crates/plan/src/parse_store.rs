@@ -295,7 +295,8 @@ fn of_trace(section: &Section<'_>, http: &Http) -> Result<(), PlanError> {
     let (trace, url, headers) = (keys::TRACE, keys::TRACE_URL, keys::HEADERS);
     if http.trace_url.is_some() && !http.trace {
         let wanted = "must have trace beside it: no request names a trace";
-        return Err(section.refuse(url.name, wanted, format!("{} = true", trace.name)));
+        let hint = format!("remove it, or send traces as well ({})", trace.name);
+        return Err(section.refuse(url.name, wanted, hint));
     }
     if http.trace && http.headers.has("traceparent") {
         let wanted = "must not set traceparent: trace sends it";

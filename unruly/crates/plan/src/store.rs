@@ -72,7 +72,9 @@ impl Store {
             self.url.option("api").unwrap_or("chat").to_owned()
         } else if self.url.is_grpc() {
             let path = self.url.path.trim_end_matches('/');
-            path.rsplit('/').next().unwrap_or(path).to_owned()
+            let name = path.rsplit('/').next().filter(|it| !it.is_empty());
+            // The error that follows lists the methods that there are.
+            name.unwrap_or("call").to_owned()
         } else {
             method.as_str().to_lowercase()
         })

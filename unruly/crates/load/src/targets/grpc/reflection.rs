@@ -177,7 +177,7 @@ impl Server {
         });
         let exchange: Arc<dyn Exchange> = Arc::clone(&asking) as _;
         let conversation = Conversation::open(place, Box::new(Streams::new(exchange)), until_ns)
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| wrong(error.what()))?;
         Ok(Self {
             conversation,
             asking,
@@ -274,7 +274,7 @@ impl Server {
         };
         self.asked += 1;
         let reply = self.conversation.ask_in_stream(&outgoing, self.until_ns);
-        let reply = reply.map_err(|error| wrong(error.to_string()))?;
+        let reply = reply.map_err(|error| wrong(error.what()))?;
         match (reply.fate, reply.code) {
             (Fate::Found(body), _) => answers(&body).map(Some),
             (_, Some(UNIMPLEMENTED)) => Ok(None),
