@@ -12,20 +12,17 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from bench.pairs import interleaved, ratio
-from bench.result import Result
-from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, ours, pinned
+from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, compared, ours, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAIRS = 8
+    from bench.result import Result
+
 SECONDS = 4
 PORT = 21_114
-RATE_BAR = 1.0
-CPU_BAR = 1.2
 GREETER: Final = "google.golang.org/grpc/examples/helloworld/greeter_server"
 GHZ: Final = "github.com/bojand/ghz/cmd/ghz"
 
@@ -134,27 +131,9 @@ def _of(case: Case, folder: Path) -> list[Result]:
         seconds=SECONDS, port=PORT, proto=folder / "hello.proto", clients=case.clients,
         core=CLIENT_CORE,
     )  # fmt: skip
-    us, peer = interleaved(PAIRS, lambda: ours(plan), lambda: theirs(case, folder))
-    raw: dict[str, Any] = {"ours": [vars(it) for it in us], "theirs": [vars(it) for it in peer]}
-    rate = ratio([it.rate for it in us], [it.rate for it in peer])
-    cpu = ratio([it.cpu_us for it in us], [it.cpu_us for it in peer])
-    what = f"{case.clients} unary calls at once over one connection, to ghz"
-    unequal = "the greeter of grpc-go on core 0, both generators on core 1"
-    return [
-        Result(
-            name=f"grpc-{case.name}-rate",
-            what=f"top rate of {what} ({unequal})",
-            bar=f">= {RATE_BAR}",
-            measured=f"{rate} of {rate.n} pairs",
-            met=rate.low >= RATE_BAR,
-            raw=raw,
-        ),
-        Result(
-            name=f"grpc-{case.name}-cpu",
-            what=f"CPU time of a call, {what} ({unequal})",
-            bar=f"<= {CPU_BAR}",
-            measured=f"{cpu} of {cpu.n} pairs",
-            met=cpu.high <= CPU_BAR,
-            raw={},
-        ),
-    ]
+    return compared(
+        f"grpc-{case.name}",
+        f"{case.clients} unary calls at once over one connection, to ghz",
+        "the greeter of grpc-go on core 0, both generators on core 1",
+        lambda: ours(plan), lambda: theirs(case, folder),
+    )  # fmt: skip

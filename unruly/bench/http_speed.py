@@ -10,23 +10,20 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.pairs import interleaved, ratio
 from bench.program import ROOT
-from bench.result import Result
-from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, pinned
+from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, compared, pinned
 from bench.speed import ours as reached
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAIRS = 8
+    from bench.result import Result
+
 SECONDS = 4
 PORT = 21_112
 BODY_BYTES = 1024
-RATE_BAR = 1.0
-CPU_BAR = 1.2
 CLIENTS, STREAMS = 8, 32
 
 NGINX = """
@@ -170,29 +167,9 @@ def run() -> list[Result]:
 
 
 def _of(case: Case) -> list[Result]:
-    with nginx(case) as url:
-        own, peer = interleaved(PAIRS, lambda: ours(case, url), lambda: theirs(case, url))
-    raw: dict[str, Any] = {
-        "ours": [vars(it) for it in own], "theirs": [vars(it) for it in peer],
-    }  # fmt: skip
-    rate = ratio([it.rate for it in own], [it.rate for it in peer])
-    cpu = ratio([it.cpu_us for it in own], [it.cpu_us for it in peer])
     unequal = "unruly records a row for each request; nginx on core 0, both generators on core 1"
-    return [
-        Result(
-            name=f"http-{case.name}-rate",
-            what=f"top rate of {case.what} ({unequal})",
-            bar=f">= {RATE_BAR}",
-            measured=f"{rate} of {rate.n} pairs",
-            met=rate.low >= RATE_BAR,
-            raw=raw,
-        ),
-        Result(
-            name=f"http-{case.name}-cpu",
-            what=f"CPU time of a request of {case.what} ({unequal})",
-            bar=f"<= {CPU_BAR}",
-            measured=f"{cpu} of {cpu.n} pairs",
-            met=cpu.high <= CPU_BAR,
-            raw={},
-        ),
-    ]
+    with nginx(case) as url:
+        return compared(
+            f"http-{case.name}", case.what, unequal,
+            lambda: ours(case, url), lambda: theirs(case, url),
+        )  # fmt: skip

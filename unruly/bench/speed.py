@@ -5,14 +5,19 @@ from __future__ import annotations
 import resource
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bench.pairs import interleaved, ratio
 from bench.program import measured
+from bench.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SERVER_CORE, CLIENT_CORE = 0, 1
+PAIRS = 8
+RATE_BAR = 1.0
+CPU_BAR = 1.2
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,31 @@ def pinned(words: Sequence[str], env: dict[str, str] | None = None) -> tuple[str
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def compared(
+    name: str, what: str, unequal: str, own: Callable[[], Speed], peer: Callable[[], Speed]
+) -> list[Result]:
+    """Measure interleaved pairs: the ratio of the top rates, and that of the CPU times."""
+    us, them = interleaved(PAIRS, own, peer)
+    raw: dict[str, Any] = {"ours": [vars(it) for it in us], "theirs": [vars(it) for it in them]}
+    rate = ratio([it.rate for it in us], [it.rate for it in them])
+    cpu = ratio([it.cpu_us for it in us], [it.cpu_us for it in them])
+    return [
+        Result(
+            name=f"{name}-rate",
+            what=f"top rate of {what} ({unequal})",
+            bar=f">= {RATE_BAR}",
+            measured=f"{rate} of {rate.n} pairs",
+            met=rate.low >= RATE_BAR,
+            raw=raw,
+        ),
+        Result(
+            name=f"{name}-cpu",
+            what=f"CPU time of {what} ({unequal})",
+            bar=f"<= {CPU_BAR}",
+            measured=f"{cpu} of {cpu.n} pairs",
+            met=cpu.high <= CPU_BAR,
+            raw={},
+        ),
+    ]

@@ -11,20 +11,17 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from bench.pairs import interleaved, ratio
-from bench.result import Result
-from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, ours, pinned
+from bench.speed import CLIENT_CORE, SERVER_CORE, Speed, compared, ours, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PAIRS = 8
+    from bench.result import Result
+
 SECONDS = 4
 PORT = 21_113
-RATE_BAR = 1.0
-CPU_BAR = 1.2
 CLIENTS = 4
 ACCOUNTS = 100_000
 USER = "bench"
@@ -151,29 +148,11 @@ def _of(case: Case, own: Path) -> list[Result]:
     plan = PLAN.format(
         seconds=SECONDS, user=USER, port=PORT, clients=CLIENTS, sql=case.sql, core=CLIENT_CORE
     )
-    us, peer = interleaved(PAIRS, lambda: ours(plan), lambda: theirs(case, own))
-    raw: dict[str, Any] = {"ours": [vars(it) for it in us], "theirs": [vars(it) for it in peer]}
-    rate = ratio([it.rate for it in us], [it.rate for it in peer])
-    cpu = ratio([it.cpu_us for it in us], [it.cpu_us for it in peer])
     unequal = (
         f"{CLIENTS} connections; unruly records a row for each operation; PostgreSQL on core 0, "
         "both generators on core 1"
     )
-    return [
-        Result(
-            name=f"sql-{case.name}-rate",
-            what=f"top rate of {case.what}, to pgbench ({unequal})",
-            bar=f">= {RATE_BAR}",
-            measured=f"{rate} of {rate.n} pairs",
-            met=rate.low >= RATE_BAR,
-            raw=raw,
-        ),
-        Result(
-            name=f"sql-{case.name}-cpu",
-            what=f"CPU time of {case.what}, to pgbench ({unequal})",
-            bar=f"<= {CPU_BAR}",
-            measured=f"{cpu} of {cpu.n} pairs",
-            met=cpu.high <= CPU_BAR,
-            raw={},
-        ),
-    ]
+    return compared(
+        f"sql-{case.name}", f"{case.what}, to pgbench", unequal,
+        lambda: ours(plan), lambda: theirs(case, own),
+    )  # fmt: skip
