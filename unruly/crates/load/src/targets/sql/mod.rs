@@ -4,6 +4,7 @@
 //! An operation of several statements sends each of them after the reply to the one before, as a
 //! client does that looks at what it reads. A connection carries one operation at a time.
 
+mod connection;
 mod mysql;
 mod postgres;
 mod turns;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use unruly_plan::{Portion, Script};
 
+use self::connection::Connection;
 use super::template::{Data, Escape, Parameter, Template, Turn};
 use super::{Driver, DriverError, Settings, places, without_level};
 use crate::link::Place;
@@ -34,7 +36,7 @@ pub(super) fn postgres(settings: &Settings<'_>) -> Result<Box<dyn Driver>, Drive
     let asking = Arc::new(postgres::Asking::new(login, script)?);
     let target = {
         let asking = Arc::clone(&asking);
-        move || Box::new(postgres::Connection::new(Arc::clone(&asking))) as Box<dyn Target>
+        move || Box::new(Connection(postgres::Session::new(Arc::clone(&asking)))) as Box<dyn Target>
     };
     Ok(Box::new(Sql {
         places: places(settings, POSTGRES_PORT)?,
@@ -50,7 +52,8 @@ pub(super) fn mysql(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverEr
     let script = Prepared::of(settings, |_| "?".to_owned())?;
     let about = script.data.as_deref().map(Data::about);
     let asking = Arc::new(mysql::Asking { login, script });
-    let target = move || Box::new(mysql::Connection::new(Arc::clone(&asking))) as Box<dyn Target>;
+    let target =
+        move || Box::new(Connection(mysql::Session::new(Arc::clone(&asking)))) as Box<dyn Target>;
     Ok(Box::new(Sql {
         places: places(settings, MYSQL_PORT)?,
         about,

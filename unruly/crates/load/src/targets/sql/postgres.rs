@@ -14,9 +14,10 @@ use postgres_protocol::message::frontend;
 use unruly_trace::ErrorKind;
 
 use super::super::DriverError;
+use super::connection::{Dialect, Stage, Taken};
 use super::turns::{Next, Turns};
 use super::{Login, Prepared};
-use crate::target::{ASIDE, Answer, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
+use crate::target::{Answer, ProtocolError};
 
 /// What the server says that it is waiting for: nothing, outside of a transaction.
 const IDLE: u8 = b'I';
@@ -81,12 +82,11 @@ enum State {
     LogIn(Option<ScramSha256>),
     Prepare,
     Ready,
-    /// It is of no use: the engine ends it and makes another one, after a pause.
     Broken,
 }
 
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct Session {
     asking: Arc<Asking>,
     state: State,
     /// Messages that no request is behind.
@@ -94,7 +94,7 @@ pub(super) struct Connection {
     turns: Turns,
 }
 
-impl Connection {
+impl Session {
     pub(super) fn new(asking: Arc<Asking>) -> Self {
         Self {
             asking,
@@ -102,39 +102,6 @@ impl Connection {
             out: BytesMut::new(),
             turns: Turns::default(),
         }
-    }
-
-    /// Sends the next statement of the open operation.
-    fn send(&mut self, out: &mut BytesMut) {
-        let asking = Arc::clone(&self.asking);
-        let script = asking.script();
-        let Some((statement, request)) = self.turns.statement(script) else {
-            return;
-        };
-        let values = script.values(statement, request);
-        let before = out.len();
-        let written = frontend::bind(
-            "",
-            &name(statement.text),
-            [],
-            values,
-            |value, out| {
-                out.extend_from_slice(&value.value);
-                Ok(IsNull::No)
-            },
-            [],
-            out,
-        );
-        if written.is_err() {
-            // A message beyond 2 GB. The server answers to the Sync alone.
-            out.truncate(before);
-            let words = || b"its values are too long for one message".to_vec();
-            self.turns.fail(ErrorKind::Send, words);
-        } else {
-            // An unnamed portal has no zero byte in its name.
-            let _ = frontend::execute("", 0, out);
-        }
-        frontend::sync(out);
     }
 
     /// Gives the connection up: the requests that wait for it fail.
@@ -304,26 +271,25 @@ fn message(input: &[u8]) -> Result<Option<Message<'_>>, ProtocolError> {
     Ok(input.get(5..bytes).map(|body| (kind, body, bytes)))
 }
 
-impl Target for Connection {
-    fn greet(&mut self, out: &mut Vec<u8>) -> usize {
+impl Dialect for Session {
+    fn restart(&mut self, out: &mut Vec<u8>) {
         *self = Self::new(Arc::clone(&self.asking));
         out.extend_from_slice(&self.asking.startup);
-        1
     }
 
-    fn encode(&mut self, outgoing: &Outgoing<'_>, _out: &mut Vec<u8>) {
+    fn stage(&self) -> Stage {
         match self.state {
-            State::Broken => self.turns.hand_back(outgoing),
-            _ => self.turns.ask(outgoing),
+            State::LogIn(_) | State::Prepare => Stage::Greeting,
+            State::Ready => Stage::Ready,
+            State::Broken => Stage::Broken,
         }
     }
 
-    fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
+    fn take<'a>(&mut self, input: &'a [u8]) -> Result<Option<Taken<'a>>, ProtocolError> {
         let Some((kind, body, bytes)) = message(input)? else {
             return Ok(None);
         };
         self.turns.received(bytes);
-        // What ends the greeting, well or not.
         let said = match kind {
             b'R' => {
                 let failed = self.authenticate(body).err();
@@ -349,53 +315,51 @@ impl Target for Connection {
             // Rows, their end, and what the server says by the way.
             _ => None,
         };
-        Ok(Some(match said {
-            Some(answer) => Incoming::new(GREETING, answer, bytes),
-            None => Incoming::new(ASIDE, Answer::Sent, bytes),
-        }))
+        Ok(Some((bytes, said)))
     }
 
-    fn has_streams(&self) -> bool {
-        true
-    }
-
-    fn drain(&mut self, out: &mut Vec<u8>) -> Option<u64> {
-        if !self.out.is_empty() {
-            out.extend_from_slice(&self.out.split());
-            return None;
+    fn send(&mut self, out: &mut BytesMut) {
+        let asking = Arc::clone(&self.asking);
+        let script = asking.script();
+        let Some((statement, request)) = self.turns.statement(script) else {
+            return;
+        };
+        let values = script.values(statement, request);
+        let before = out.len();
+        let written = frontend::bind(
+            "",
+            &name(statement.text),
+            [],
+            values,
+            |value, out| {
+                out.extend_from_slice(&value.value);
+                Ok(IsNull::No)
+            },
+            [],
+            out,
+        );
+        if written.is_err() {
+            // A message beyond 2 GB. The server answers to the Sync alone.
+            out.truncate(before);
+            let words = || b"its values are too long for one message".to_vec();
+            self.turns.fail(ErrorKind::Send, words);
+        } else {
+            // An unnamed portal has no zero byte in its name.
+            let _ = frontend::execute("", 0, out);
         }
-        if !matches!(self.state, State::Ready) {
-            return None;
-        }
-        let ticket = self.turns.begin()?;
-        let mut message = BytesMut::new();
-        self.send(&mut message);
-        out.extend_from_slice(&message);
-        Some(ticket)
+        frontend::sync(out);
     }
 
-    fn next_reply(&mut self) -> Option<Reply> {
-        self.turns.next_reply()
+    fn queued(&mut self) -> &mut BytesMut {
+        &mut self.out
     }
 
-    fn is_closing(&self) -> bool {
-        matches!(self.state, State::Broken)
+    fn turns(&self) -> &Turns {
+        &self.turns
     }
 
-    fn is_proven(&self) -> bool {
-        matches!(self.state, State::Ready)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.turns.is_idle()
-    }
-
-    fn forget(&mut self, ticket: u64) {
-        self.turns.forget(ticket);
-    }
-
-    fn may_send_again(&self) -> bool {
-        false
+    fn turns_mut(&mut self) -> &mut Turns {
+        &mut self.turns
     }
 }
 
@@ -405,7 +369,7 @@ mod tests {
 
     use super::super::super::tests::driver_of;
     use super::*;
-    use crate::target::{Fate, Operation};
+    use crate::target::{Fate, GREETING, Operation, Outgoing, Target};
 
     const LINES: &str =
         "url = \"postgres://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {sequence}; COMMIT\"";

@@ -15,9 +15,10 @@ use self::wire::{
     NATIVE, PACKET_BYTES_MAX, PREPARE, ServerError, execute, introduction, is_end, packet,
     packet_of, proof, query, status_of_end, status_of_ok,
 };
+use super::connection::{Dialect, Stage, Taken};
 use super::turns::{Next, Turns};
 use super::{Login, Prepared};
-use crate::target::{ASIDE, Answer, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
+use crate::target::{Answer, ProtocolError};
 
 /// What the client asks for: long flags, a database, protocol 4.1, transactions, several results of a
 /// procedure, and plugins to log in.
@@ -48,7 +49,6 @@ enum State {
     /// The statement of this number is being prepared.
     Prepare(usize, Descriptions),
     Ready(Result),
-    /// It is of no use: the engine ends it and makes another one, after a pause.
     Broken,
 }
 
@@ -76,7 +76,7 @@ enum Handle {
 }
 
 /// One connection.
-pub(super) struct Connection {
+pub(super) struct Session {
     asking: Arc<Asking>,
     state: State,
     out: BytesMut,
@@ -85,7 +85,7 @@ pub(super) struct Connection {
     in_transaction: bool,
 }
 
-impl Connection {
+impl Session {
     pub(super) fn new(asking: Arc<Asking>) -> Self {
         Self {
             asking,
@@ -249,28 +249,6 @@ impl Connection {
         }
     }
 
-    /// Sends the next statement of the open operation.
-    fn send(&mut self, out: &mut BytesMut) {
-        let asking = Arc::clone(&self.asking);
-        let script = &asking.script;
-        let Some((statement, request)) = self.turns.statement(script) else {
-            return;
-        };
-        match self.handles.get(statement.text) {
-            Some(Handle::Prepared(id)) => {
-                let values = script.values(statement, request);
-                let bytes: usize = values.iter().map(|it| it.value.len() + 12).sum();
-                if bytes + 64 > PACKET_BYTES_MAX {
-                    let words = || b"its values are too long for one message".to_vec();
-                    self.turns.fail(ErrorKind::Send, words);
-                    return self.statement_over();
-                }
-                execute(out, *id, &values);
-            }
-            _ => query(out, &script.texts[statement.text]),
-        }
-    }
-
     /// Takes an error of the server. Returns what it says of the greeting, if it belongs to none of
     /// the operations.
     fn error<'a>(&mut self, body: &'a [u8]) -> Option<Answer<'a>> {
@@ -305,23 +283,23 @@ impl Connection {
     }
 }
 
-impl Target for Connection {
-    fn greet(&mut self, _out: &mut Vec<u8>) -> usize {
+impl Dialect for Session {
+    fn restart(&mut self, _out: &mut Vec<u8>) {
         *self = Self::new(Arc::clone(&self.asking));
-        1
     }
 
-    fn encode(&mut self, outgoing: &Outgoing<'_>, _out: &mut Vec<u8>) {
+    fn stage(&self) -> Stage {
         match self.state {
-            State::Broken => self.turns.hand_back(outgoing),
-            _ => self.turns.ask(outgoing),
+            State::Greeting | State::LogIn | State::Prepare(..) => Stage::Greeting,
+            State::Ready(_) => Stage::Ready,
+            State::Broken => Stage::Broken,
         }
     }
 
-    fn decode<'a>(
+    fn take<'a>(
         &mut self,
         input: &'a [u8],
-    ) -> std::result::Result<Option<Incoming<'a>>, ProtocolError> {
+    ) -> std::result::Result<Option<Taken<'a>>, ProtocolError> {
         let Some((sequence, body, bytes)) = packet_of(input)? else {
             return Ok(None);
         };
@@ -346,53 +324,40 @@ impl Target for Connection {
             State::Ready(result) => self.result(result, body, sequence),
             State::Broken => {}
         }
-        Ok(Some(match said {
-            Some(answer) => Incoming::new(GREETING, answer, bytes),
-            None => Incoming::new(ASIDE, Answer::Sent, bytes),
-        }))
+        Ok(Some((bytes, said)))
     }
 
-    fn has_streams(&self) -> bool {
-        true
-    }
-
-    fn drain(&mut self, out: &mut Vec<u8>) -> Option<u64> {
-        if !self.out.is_empty() {
-            out.extend_from_slice(&self.out.split());
-            return None;
+    fn send(&mut self, out: &mut BytesMut) {
+        let asking = Arc::clone(&self.asking);
+        let script = &asking.script;
+        let Some((statement, request)) = self.turns.statement(script) else {
+            return;
+        };
+        match self.handles.get(statement.text) {
+            Some(Handle::Prepared(id)) => {
+                let values = script.values(statement, request);
+                let bytes: usize = values.iter().map(|it| it.value.len() + 12).sum();
+                if bytes + 64 > PACKET_BYTES_MAX {
+                    let words = || b"its values are too long for one message".to_vec();
+                    self.turns.fail(ErrorKind::Send, words);
+                    return self.statement_over();
+                }
+                execute(out, *id, &values);
+            }
+            _ => query(out, &script.texts[statement.text]),
         }
-        if !matches!(self.state, State::Ready(_)) {
-            return None;
-        }
-        let ticket = self.turns.begin()?;
-        let mut message = BytesMut::new();
-        self.send(&mut message);
-        out.extend_from_slice(&message);
-        Some(ticket)
     }
 
-    fn next_reply(&mut self) -> Option<Reply> {
-        self.turns.next_reply()
+    fn queued(&mut self) -> &mut BytesMut {
+        &mut self.out
     }
 
-    fn is_closing(&self) -> bool {
-        matches!(self.state, State::Broken)
+    fn turns(&self) -> &Turns {
+        &self.turns
     }
 
-    fn is_proven(&self) -> bool {
-        matches!(self.state, State::Ready(_))
-    }
-
-    fn is_idle(&self) -> bool {
-        self.turns.is_idle()
-    }
-
-    fn forget(&mut self, ticket: u64) {
-        self.turns.forget(ticket);
-    }
-
-    fn may_send_again(&self) -> bool {
-        false
+    fn turns_mut(&mut self) -> &mut Turns {
+        &mut self.turns
     }
 }
 
@@ -405,7 +370,7 @@ mod tests {
     use super::super::super::tests::driver_of;
     use super::wire::CACHING;
     use super::*;
-    use crate::target::{Fate, Operation};
+    use crate::target::{Fate, GREETING, Operation, Outgoing, Target};
 
     const LINES: &str =
         "url = \"mysql://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {sequence}; COMMIT\"";
