@@ -27,6 +27,19 @@ ACCOUNTS: Final = (
 )
 """A thousand accounts, each with 100."""
 
+READ: Final = "SELECT balance FROM accounts WHERE id = {random:1..1000}"
+MIX: Final = f"""
+-- A bank.
+-- operation: look 80%
+{READ};
+
+-- operation: pay 20%
+BEGIN;
+UPDATE accounts SET balance = balance - 1 WHERE id = {{random:1..500}};
+UPDATE accounts SET balance = balance + 1 WHERE id = {{random:501..1000}};
+COMMIT;
+"""
+
 
 @dataclass(frozen=True)
 class Postgres:

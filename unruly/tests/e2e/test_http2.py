@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from house import UNRULY, Measured, wait_for
 from http_house import Connection, certificate, nginx, server
+from stall_house import conserved, counts_its_stall
 from test_https import drive, fine, refused, statuses
-
-
-def conserved(run: Measured) -> bool:
-    (rows, distinct) = run.rows("select count(*), count(distinct request) from requests")[0]
-    return bool(rows == distinct == run.manifest["counts"]["copies"]["scheduled"])
 
 
 @pytest.mark.parametrize("tls", [True, False], ids=["tls", "clear"])
@@ -110,36 +101,11 @@ def workers(folder: Path) -> list[int]:
     return [master, *map(int, children)]
 
 
-def recorded(out: Path) -> int:
-    """The bytes of the rows that a run has recorded so far."""
-    return sum(spool.stat().st_size for spool in out.glob("requests/*.spool"))
-
-
 @pytest.mark.parametrize("flags", [["--http2"], []], ids=["http2", "http1"])
 def test_a_stall_counts_against_every_request_that_was_scheduled_in_it(
     tmp_path: Path, flags: list[str]
 ) -> None:
     certificate(tmp_path)
-    rate, out = 1000, tmp_path / "out"
     with nginx(tmp_path, tls=True, http2=True) as url:
-        line = [UNRULY, "drive", f"{url}/page.txt", "-r", str(rate), "-d", "4s", "-w", "0s", "-k"]
-        with subprocess.Popen([*line, "-c", "64", "-q", "-o", out, *flags]) as process:
-            # Half a second of rows, of about 100 bytes each: the run has begun.
-            wait_for(lambda: recorded(out) > 50_000, "the first rows")
-            own = workers(tmp_path)
-            for pid in own:
-                os.kill(pid, signal.SIGSTOP)
-            began = time.monotonic()
-            try:
-                # the stall itself, and no wait for anything
-                time.sleep(1)
-            finally:
-                for pid in own:
-                    os.kill(pid, signal.SIGCONT)
-            stalled = time.monotonic() - began
-            assert process.wait(timeout=60) in (0, 1)
-    run = Measured(out)
-    assert conserved(run)
-    ((slow,),) = run.rows("select count(*) from requests where received_ns - intended_ns > 5e8")
-    # Each of them was scheduled in the stall but for its last half second.
-    assert slow >= 0.98 * rate * (stalled - 0.5)
+        words = [f"{url}/page.txt", "-k", "-c", "64", *flags]
+        counts_its_stall(tmp_path / "out", 1000, lambda: workers(tmp_path), *words)

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from house import UNRULY, Measured, wait_for
-from sql_house import HOST, PASSWORD, MariaDb, maria
-from test_http2 import conserved, recorded
+from house import UNRULY, Measured, spooled, wait_for
+from sql_house import HOST, MIX, PASSWORD, READ, MariaDb, maria
+from stall_house import conserved, counts_its_stall
 from test_https import drive, refused, statuses
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["maria"]
-
-READ = "SELECT balance FROM accounts WHERE id = {random:1..1000}"
-MIX = f"""
--- operation: look 80%
-{READ};
--- operation: pay 20%
-BEGIN;
-UPDATE accounts SET balance = balance - 1 WHERE id = {{random:1..500}};
-UPDATE accounts SET balance = balance + 1 WHERE id = {{random:501..1000}};
-COMMIT;
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -100,31 +86,15 @@ def test_an_operation_that_leaves_its_transaction_open_is_a_failure(
 def test_a_stall_counts_against_every_request_that_was_scheduled_in_it(
     tmp_path: Path, maria: MariaDb
 ) -> None:
-    rate, out = 500, tmp_path / "out"
-    line = [UNRULY, "drive", maria.url, "--sql", READ, "-r", str(rate), "-d", "4s", "-w", "0s"]
-    with subprocess.Popen([*line, "-c", "4", "-q", "-o", out]) as process:
-        wait_for(lambda: recorded(out) > 25_000, "the first rows")
-        os.kill(maria.server.pid, signal.SIGSTOP)
-        began = time.monotonic()
-        try:
-            # the stall itself, and no wait for anything
-            time.sleep(1)
-        finally:
-            os.kill(maria.server.pid, signal.SIGCONT)
-        stalled = time.monotonic() - began
-        assert process.wait(timeout=60) in (0, 1)
-    run = Measured(out)
-    assert conserved(run)
-    ((slow,),) = run.rows("select count(*) from requests where received_ns - intended_ns > 5e8")
-    # Each of them was scheduled in the stall but for its last half second.
-    assert slow >= 0.98 * rate * (stalled - 0.5)
+    words = [maria.url, "--sql", READ, "-c", "4"]
+    counts_its_stall(tmp_path / "out", 500, lambda: [maria.server.pid], *words)
 
 
 def test_connections_that_the_server_ends_are_made_again(tmp_path: Path, maria: MariaDb) -> None:
     out = tmp_path / "out"
     line = [UNRULY, "drive", maria.url, "--sql", "SELECT 1", "-r", "200", "-d", "4s", "-w", "0s"]
     with subprocess.Popen([*line, "-c", "2", "-q", "-o", out]) as process:
-        wait_for(lambda: recorded(out) > 20_000, "the first rows")
+        wait_for(lambda: spooled(out) > 20_000, "the first rows")
         own = maria.sql("SELECT id FROM information_schema.processlist WHERE user = 'app'")
         assert len(own.split()) == 2
         maria.sql(";".join(f"KILL {connection}" for connection in own.split()))

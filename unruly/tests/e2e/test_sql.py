@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from house import UNRULY, Measured, wait_for
-from sql_house import HOST, PASSWORD, Postgres, database, postgres
-from test_http2 import conserved, recorded
+from house import UNRULY, Measured, spooled, wait_for
+from sql_house import HOST, MIX, PASSWORD, READ, Postgres, database, postgres
+from stall_house import conserved, counts_its_stall
 from test_https import drive, refused, statuses
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["database"]
-
-READ = "SELECT balance FROM accounts WHERE id = {random:1..1000}"
-MIX = f"""
--- A bank.
--- operation: look 80%
-{READ};
-
--- operation: pay 20%
-BEGIN;
-UPDATE accounts SET balance = balance - 1 WHERE id = {{random:1..500}};
-UPDATE accounts SET balance = balance + 1 WHERE id = {{random:501..1000}};
-COMMIT;
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -136,27 +120,8 @@ def test_a_server_may_ask_for_the_password_in_other_ways(
 def test_a_stall_counts_against_every_request_that_was_scheduled_in_it(
     tmp_path: Path, database: Postgres
 ) -> None:
-    rate, out = 500, tmp_path / "out"
-    line = [UNRULY, "drive", database.url, "--sql", READ, "-r", str(rate), "-d", "4s", "-w", "0s"]
-    with subprocess.Popen([*line, "-c", "4", "-q", "-o", out]) as process:
-        wait_for(lambda: recorded(out) > 25_000, "the first rows")
-        own = database.processes()
-        for pid in own:
-            os.kill(pid, signal.SIGSTOP)
-        began = time.monotonic()
-        try:
-            # the stall itself, and no wait for anything
-            time.sleep(1)
-        finally:
-            for pid in own:
-                os.kill(pid, signal.SIGCONT)
-        stalled = time.monotonic() - began
-        assert process.wait(timeout=60) in (0, 1)
-    run = Measured(out)
-    assert conserved(run)
-    ((slow,),) = run.rows("select count(*) from requests where received_ns - intended_ns > 5e8")
-    # Each of them was scheduled in the stall but for its last half second.
-    assert slow >= 0.98 * rate * (stalled - 0.5)
+    words = [database.url, "--sql", READ, "-c", "4"]
+    counts_its_stall(tmp_path / "out", 500, database.processes, *words)
 
 
 def test_connections_that_the_server_ends_are_made_again(
@@ -165,7 +130,7 @@ def test_connections_that_the_server_ends_are_made_again(
     out = tmp_path / "out"
     line = [UNRULY, "drive", database.url, "--sql", "SELECT 1", "-r", "200", "-d", "4s", "-w", "0s"]
     with subprocess.Popen([*line, "-c", "2", "-q", "-o", out]) as process:
-        wait_for(lambda: recorded(out) > 20_000, "the first rows")
+        wait_for(lambda: spooled(out) > 20_000, "the first rows")
         database.psql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'unruly'"
@@ -187,13 +152,13 @@ def test_a_client_whose_table_was_gone_while_it_came_back_recovers(
     out = tmp_path / "out"
     line = [UNRULY, "drive", database.url, "--sql", "TABLE here", "-r", "200", "-d", "6s"]
     with subprocess.Popen([*line, "-w", "0s", "-c", "2", "-q", "-o", out]) as process:
-        wait_for(lambda: recorded(out) > 20_000, "the first rows")
-        before = recorded(out)
+        wait_for(lambda: spooled(out) > 20_000, "the first rows")
+        before = spooled(out)
         database.psql(
             "ALTER TABLE here RENAME TO gone; SELECT pg_terminate_backend(pid)"
             " FROM pg_stat_activity WHERE application_name = 'unruly'"
         )
-        wait_for(lambda: recorded(out) > before + 15_000, "rows of the outage")
+        wait_for(lambda: spooled(out) > before + 15_000, "rows of the outage")
         database.psql("ALTER TABLE gone RENAME TO here")
         assert process.wait(timeout=60) in (0, 1)
     run = Measured(out)
