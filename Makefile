@@ -116,7 +116,7 @@ test-rust: ## Rust tests
 	$(CARGO_TEST)
 
 transcripts: ## Write the transcripts of Flurry's protocol anew, after a change on purpose; read their diff
-	UPDATE_TRANSCRIPTS=1 $(CARGO_TEST) --test transcripts
+	UPDATE_TRANSCRIPTS=1 $(CARGO_TEST) --test promises transcripts
 	git diff --stat -- flurry/crates/core/tests/transcripts
 
 $(SIM): FORCE

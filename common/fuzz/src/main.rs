@@ -5,7 +5,7 @@
 //! code. The seed determines a round. A failing input is written to a file, with the command that
 //! reads it again.
 
-#[path = "../../../flurry/crates/core/tests/common/mod.rs"]
+#[path = "../../../flurry/crates/core/tests/promises/common/mod.rs"]
 mod cluster;
 mod memory;
 mod mutate;

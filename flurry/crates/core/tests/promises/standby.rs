@@ -1,10 +1,8 @@
 //! Standbys, the observer's question, and a shard that has given up its server's incarnation.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{CONTROLLER, Cluster, portal, server_at, thread};
+use crate::common::{CONTROLLER, Cluster, portal, server_at, thread};
 use flurry_core::config::{Config, Member};
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
 use flurry_core::key_value::KeyValue;
@@ -193,7 +191,7 @@ fn a_new_owner_waits_for_a_lease_that_the_others_granted_a_server_without_the_co
     cluster.portal = portal(cluster.now, 2);
     // Server 2 and the controller receive nothing from each other any more. All other messages
     // arrive.
-    let cut = |(from, to, _): &common::Letter| {
+    let cut = |(from, to, _): &crate::common::Letter| {
         (*from == 2 && *to == CONTROLLER) || (*from == CONTROLLER && *to == 2)
     };
     let waited_ms = (0..10_000)

@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common::{Cluster, portal, server};
 use bytes::Bytes;
-use common::{Cluster, portal, server};
 use flurry_core::config::{Config, DISK_LAG_MAX, Disk, Level, Member, SavedLife};
 use flurry_core::id::{ConfigNumber, DurationNs, Incarnation, Key, ServerId, WallNs};
 use flurry_core::key_value::{Answer, Operation};

@@ -3,10 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
+use crate::common::{Cluster, portal_of, server};
 use bytes::Bytes;
-use common::{Cluster, portal_of, server};
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
@@ -106,7 +104,8 @@ fn the_count_outlives_the_controller() {
     cluster.pass(DurationNs::millis(3_000));
     let disk = cluster.disk.clone();
     cluster.controller =
-        flurry_core::controller::Controller::restore(cluster.now, common::params(), &disk).unwrap();
+        flurry_core::controller::Controller::restore(cluster.now, crate::common::params(), &disk)
+            .unwrap();
     cluster.deaf.clear();
     cluster.servers[0] = server(0, 78);
     replace(&mut cluster, 2, 77);

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
+use crate::common::{Cluster, portal, server};
 use bytes::Bytes;
-use common::{Cluster, portal, server};
 use flurry_core::config::Level;
 use flurry_core::id::{ConfigNumber, DurationNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
@@ -172,7 +170,7 @@ fn an_owner_that_has_outlived_one_loss_has_not_outlived_a_later_one() {
 fn next_gateway(cluster: &mut Cluster, nonce: u64) {
     let params = PortalParams {
         tells_first: true,
-        ..common::owner_params(nonce, Copies::Count(1))
+        ..crate::common::owner_params(nonce, Copies::Count(1))
     };
     cluster.portal = Portal::new(cluster.now, params);
     cluster.letters.clear();

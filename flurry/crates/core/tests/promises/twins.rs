@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
-use common::params;
+use crate::common::params;
 use flurry_core::config::Member;
 use flurry_core::controller::Controller;
 use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId};

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
+use crate::common::{Cluster, params, portal};
 use bytes::Bytes;
-use common::{Cluster, params, portal};
 use flurry_core::config::Level;
 use flurry_core::controller::Controller;
 use flurry_core::id::{DurationNs, WallNs};

@@ -1,12 +1,10 @@
 //! A server's refusals and their verdicts. A refused copy changes nothing.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::Cluster;
+use crate::common::copies::{copy, fence, fence_at, verdict};
 use bytes::{Bytes, BytesMut};
-use common::Cluster;
-use common::copies::{copy, fence, fence_at, verdict};
 use flurry_core::config::Level;
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch};
 use flurry_core::key_value::{Answer, Operation};

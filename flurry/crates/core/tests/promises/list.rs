@@ -1,11 +1,9 @@
 //! The list of keys that servers give to an owner.
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common::Cluster;
 use bytes::Bytes;
-use common::Cluster;
 use flurry_core::config::Level;
 use flurry_core::id::{ConfigNumber, DurationNs, Sequence, WallNs};
 use flurry_core::key_value::{Condition, Operation};
@@ -141,7 +139,7 @@ fn an_answer_fits_a_packet_however_long_the_keys_are() {
     for server in 0..cluster.servers.len() {
         let listed = asked(&mut cluster, server, question.clone()).unwrap();
         let message = Message::Control(Control::Listed(listed));
-        assert!(common::bytes_of(&message) < 60_000);
+        assert!(crate::common::bytes_of(&message) < 60_000);
     }
     assert_eq!(all(&mut cluster, &question), once(names));
 }

@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::portal;
 use bytes::Bytes;
-use common::portal;
 use flurry_core::config::{Config, Level};
 use flurry_core::id::{
     ConfigNumber, DurationNs, Epoch, Key, MonoNs, OperationId, Sequence, SessionId, Version, WallNs,

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::copies::{copy, verdict};
+use crate::common::{Cluster, PORTAL, portal, server};
 use bytes::Bytes;
-use common::copies::{copy, verdict};
-use common::{Cluster, PORTAL, portal, server};
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::key_value::{Answer, KeyValue, Operation};

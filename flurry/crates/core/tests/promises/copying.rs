@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::copies::{copy, fence, verdict};
+use crate::common::{Cluster, bytes_of, server};
 use bytes::Bytes;
-use common::copies::{copy, fence, verdict};
-use common::{Cluster, bytes_of, server};
 use flurry_core::config::{ADDRESS_BYTES_MAX, Config, Level, MEMBERS_MAX, Member, SHARDS_MAX};
 use flurry_core::controller::{Controller, ControllerParams, Output, ParamsError};
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, Sequence, ServerId};

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
+use crate::common::{CONTROLLER, Cluster, PORTAL};
 use bytes::Bytes;
-use common::{CONTROLLER, Cluster, PORTAL};
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::key_value::{Answer, Operation};
@@ -57,7 +55,7 @@ fn a_server_that_hears_nothing_is_counted_out_though_it_is_heard() {
 fn a_session_is_opened_though_a_server_hears_nothing_of_it() {
     let mut cluster = Cluster::open();
     cluster.earless.push(2);
-    cluster.portal = common::portal(cluster.now, 2);
+    cluster.portal = crate::common::portal(cluster.now, 2);
     cluster.pass(NOTICED);
     assert!(cluster.portal.is_open());
 }

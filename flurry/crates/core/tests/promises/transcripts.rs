@@ -2,14 +2,11 @@
 //!
 //! `transcripts/*.txt` are the stories; `transcripts/README.md` says how to read and change them.
 
-mod common;
-mod story;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use story::Story;
-use story::script::{Block, Mode, diff, parse, render};
+use crate::story::Story;
+use crate::story::script::{Block, Mode, diff, parse, render};
 
 /// Stories below this number mean that the test looked in the wrong place.
 const STORIES_MIN: usize = 8;

@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{CONTROLLER, Cluster, PORTAL, server};
 use bytes::Bytes;
-use common::{CONTROLLER, Cluster, PORTAL, server};
 use flurry_core::config::Level;
 use flurry_core::id::{
     DurationNs, Endpoint, Epoch, Incarnation, Key, MonoNs, OperationId, Sequence, ServerId,
@@ -232,7 +230,7 @@ fn the_controller_is_not_asked_more_often_for_a_server_that_owes_much() {
     for _ in 0..500 {
         cluster.tick();
         cluster.collect();
-        let query = |it: &common::Letter| {
+        let query = |it: &crate::common::Letter| {
             it.0 == PORTAL && it.1 == CONTROLLER && it.2 == Message::Control(Control::ConfigQuery)
         };
         asked += cluster.letters.iter().filter(|it| query(it)).count();

@@ -1,9 +1,7 @@
 //! An owner of several sessions, of which another owner may take some.
 
-mod common;
-
+use crate::common::{Cluster, portal};
 use bytes::Bytes;
-use common::{Cluster, portal};
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, Epoch, WallNs};
 use flurry_core::key_value::{Answer, Operation};

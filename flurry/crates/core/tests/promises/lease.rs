@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-mod common;
-
-use common::{Cluster, params};
+use crate::common::{Cluster, params};
 use flurry_core::config::Level;
 use flurry_core::controller::{Controller, ControllerParams, ParamsError};
 use flurry_core::id::{DurationNs, MonoNs};
@@ -15,7 +13,7 @@ const LONG: DurationNs = DurationNs::millis(3_000);
 
 /// Returns a cluster with this lease, whose servers were started with a lease of a second.
 fn with_lease(lease: DurationNs) -> Cluster {
-    let servers = (0..3).map(|id| common::server(id, u128::from(id) + 1));
+    let servers = (0..3).map(|id| crate::common::server(id, u128::from(id) + 1));
     let mut cluster = Cluster::of(servers.collect());
     let params = ControllerParams { lease, ..params() };
     cluster.controller = Controller::new(cluster.now, params).unwrap();

@@ -1,11 +1,9 @@
 //! The promises of the protocol, one in each test, on the real state machines without a network.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{CONTROLLER, Cluster, params, portal, server, thread};
 use bytes::Bytes;
-use common::{CONTROLLER, Cluster, params, portal, server, thread};
 use flurry_core::config::{Config, Level, Member};
 use flurry_core::controller::Controller;
 use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, ServerId};
