@@ -6,10 +6,15 @@ use crate::id::{DurationNs, MonoNs};
 /// loss.
 pub(super) const RETRY_MIN: DurationNs = DurationNs::millis(2);
 
-/// The longest time before a copy is repeated.
+/// The longest time before a copy is repeated to a server that answers faster than that.
 pub(super) const RETRY_MAX: DurationNs = DurationNs::millis(50);
 
+/// The longest time before a copy is repeated to a server that answers slowly. If its queue is
+/// longer than that time, a repetition finds the first copy still waiting, and makes it longer.
+const RETRY_SLOW_MAX: DurationNs = DurationNs::millis(1_000);
+
 const _: () = assert!(RETRY_MIN.0 > 0 && RETRY_MIN.0 < RETRY_MAX.0);
+const _: () = assert!(RETRY_MAX.0 < RETRY_SLOW_MAX.0);
 
 /// The time for which a server's report of its load is valid.
 const BUSY_HOLDS: DurationNs = DurationNs::millis(500);
@@ -71,19 +76,21 @@ impl Rate {
 
     /// Returns the time before a copy that was repeated `backoff` times is repeated again.
     pub(super) fn again_after(&self, backoff: u8) -> DurationNs {
-        let base = (2 * self.smoothed.0 + 4 * self.deviation.0).max(RETRY_MIN.0);
-        let after = (base << backoff.min(10)).min(RETRY_MAX.0);
+        let base =
+            (2 * self.smoothed.0 + 4 * self.deviation.0).clamp(RETRY_MIN.0, RETRY_SLOW_MAX.0);
+        let after = (base << backoff.min(10)).min(RETRY_MAX.0).max(base);
         assert!(
-            (RETRY_MIN.0..=RETRY_MAX.0).contains(&after),
+            (RETRY_MIN.0..=RETRY_SLOW_MAX.0).contains(&after),
             "{after} ns after {base} ns, shifted by {backoff}"
         );
         DurationNs(after)
     }
 
-    /// Notes a reply, which allows further repetitions, so that a server that answers gets all its
-    /// copies. A server without room (`takes` is false) gets no more than a silent one.
-    pub(super) fn heard(&mut self, now: MonoNs, busy: u8, takes: bool) {
-        if takes {
+    /// Notes a reply. One that a copy waited for allows further repetitions (`earns`), so that a
+    /// server that answers gets all its copies. A server without room gets no more than a silent
+    /// one, and so does one that only answers repetitions: else each would pay for two more.
+    pub(super) fn heard(&mut self, now: MonoNs, busy: u8, earns: bool) {
+        if earns {
             self.tokens = (self.tokens + 2).min(4 * SILENT_ALLOWANCE);
         }
         assert!(

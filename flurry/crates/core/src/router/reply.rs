@@ -17,8 +17,14 @@ const EMPTY_ROUNDS: u8 = 3;
 impl Router {
     pub(super) fn handle_reply(&mut self, now: MonoNs, reply: &Reply, kernel_received: i64) {
         let server = reply.from.server;
+        let waited_for = self
+            .operations
+            .get_mut(&reply.id)
+            .and_then(|operation| operation.target(server))
+            .is_some_and(|target| target.progress == Progress::Sent);
         if let Some(rate) = self.rates.get_mut(&server) {
-            rate.heard(now, reply.busy, reply.verdict != Verdict::Busy);
+            let earns = waited_for && reply.verdict != Verdict::Busy;
+            rate.heard(now, reply.busy, earns);
         }
         if let Verdict::WrongConfig(number) = reply.verdict {
             self.wrong_config(now, reply, number);
@@ -35,9 +41,10 @@ impl Router {
             return;
         };
         let sent = target.take_sent(reply.attempt);
-        let (first_sent, again) = (target.first_sent, target.attempt > 0);
+        let first_sent = target.first_sent;
+        // The last number stands for all later attempts too: which of them it was is not known.
         if let Some(sent) = sent
-            && !again
+            && reply.attempt < repair::ATTEMPT
             && let Some(rate) = self.rates.get_mut(&server)
         {
             rate.observe(now.since(sent.at));

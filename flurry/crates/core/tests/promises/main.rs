@@ -15,6 +15,7 @@ mod generated;
 mod kept;
 mod lease;
 mod list;
+mod overload;
 mod parts;
 mod protocol;
 mod refusals;
