@@ -55,7 +55,7 @@ class Cluster:
         return {"LD_PRELOAD": library, "FAKETIME": ahead, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
     def wait_until_ready(self, name: str) -> None:
-        """A server is ready once it takes part."""
+        """Wait until a part says where it listens; a server takes part a little later."""
         process = self.running[name]
         wait_for(lambda: "ready" in self.said(name) or process.poll() is not None, name)
         assert process.poll() is None, self.log_of(name).read_text()
@@ -132,6 +132,7 @@ def cluster(
             made.start(f"server-{number}")
         for number in (1, 2, 3):
             made.wait_until_ready(f"server-{number}")
+        wait_for(made.is_whole, "three servers that take part")
         yield made
     finally:
         for process in made.running.values():
