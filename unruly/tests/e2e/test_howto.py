@@ -21,6 +21,7 @@ from house import PROGRAMS, REPOSITORY, call, need_root
 from llm_house import Model, llm
 from redis_house import redis_server
 from sql_house import ACCOUNTS, PASSWORD, postgres
+from users_house import shop
 
 from pages import COMMANDS, blocks, follow, indented, missing
 
@@ -87,6 +88,13 @@ def model(_: Path) -> Iterator[Setting]:
     """A language model with a token each 2 ms."""
     with llm(Model()) as place:
         yield {**SHORT, "localhost:8000": place}, {}
+
+
+@contextmanager
+def users(folder: Path) -> Iterator[Setting]:
+    """A shop that wants a login."""
+    with shop(folder) as (_, url, _):
+        yield {**SHORT, "http://localhost:8080": url}, {}
 
 
 @contextmanager
@@ -166,6 +174,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "promise.md": redis,
     "https.md": https,
     "llm.md": model,
+    "scenarios.md": users,
     "grpc.md": orders,
     "sql.md": bank,
     "find-the-slow-node.md": slow_node,
@@ -195,6 +204,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "https.md",
         "llm.md",
         "grpc.md",
+        "scenarios.md",
         "sql.md",
         "find-the-slow-node.md",
         "write-a-plan.md",

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use unruly_load::wire::{Codec, FLAG_BODY};
 use unruly_load::{
     ClosedSource, EngineOptions, GroupRpc, Limited, OpenSource, PASSWORD, Peer, Phases, Place,
-    Sessions, Settings, Source, Target, Work, driver,
+    Sessions, Settings, Source, Target, Users, Work, driver,
 };
 use unruly_plan::{
     Arrivals, Drive, OperationKind, Portion, Schedule, Scheduling, Secret, Store, StoreLevel,
-    Transport, times_ns,
+    Transport, Walks, times_ns,
 };
 use unruly_trace::{DurationNs, Level};
 
@@ -87,18 +87,7 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     let schedule = schedule(drive, seed)?;
     let report = client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
-        let arrivals = &drive.arrivals;
-        let source: Box<dyn Source> = match arrivals {
-            Arrivals::Closed { .. } => Box::new(ClosedSource::new(
-                arrivals, seed, sessions, flags, phases, portion,
-            )),
-            _ => Box::new(OpenSource::new(
-                dealt(schedule, portion),
-                sessions,
-                flags,
-                phases,
-            )),
-        };
+        let source = source(drive, seed, schedule, sessions, flags, phases, portion);
         match drive.requests {
             Some(requests) => Box::new(Limited::new(source, portion.count(requests))),
             None => source,
@@ -107,6 +96,43 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     inbox.wait_for_stop();
     say_done(report);
     Ok(())
+}
+
+/// The order of a process's requests.
+fn source(
+    drive: &Drive,
+    seed: u64,
+    schedule: Schedule,
+    sessions: Sessions,
+    flags: u8,
+    phases: Phases,
+    portion: Portion,
+) -> Box<dyn Source> {
+    let arrivals = &drive.arrivals;
+    let usual_think = match arrivals {
+        Arrivals::Closed { think } => *think,
+        _ => unruly_plan::DurationNs(0),
+    };
+    let scenario = drive.store.as_deref().and_then(Store::scenario);
+    let walks = scenario.map(|it| Walks::new(it, seed, sessions.sessions, portion, usual_think));
+    match (arrivals, walks) {
+        (Arrivals::Closed { .. }, Some(walks)) => Box::new(Users::closed(walks, sessions, phases)),
+        (_, Some(walks)) => Box::new(Users::open(
+            walks,
+            dealt(schedule, portion),
+            sessions,
+            phases,
+        )),
+        (Arrivals::Closed { .. }, None) => Box::new(ClosedSource::new(
+            arrivals, seed, sessions, flags, phases, portion,
+        )),
+        (_, None) => Box::new(OpenSource::new(
+            dealt(schedule, portion),
+            sessions,
+            flags,
+            phases,
+        )),
+    }
 }
 
 /// When an open loop asks.

@@ -15,6 +15,7 @@ use unruly_plan::{Drive, DurationNs, Load, Plan, PlanError, Secret, ServiceFile,
 use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable, python};
 use unruly_runner::{RunOptions, services, target};
 
+use crate::check::{CheckArguments, check};
 use crate::concealed::{command, conceal};
 use crate::drive::{DriveArguments, in_flags};
 use crate::slos::slos;
@@ -96,6 +97,12 @@ enum Verb {
         ("unruly drive service:redis -c 4", "Start a Redis server, measure it and stop it"),
     ]))]
     Drive(Box<DriveArguments>),
+    /// Let one user go through a scenario, and print each request and its reply
+    #[command(after_help = ending("0 every reply was as it must be, 1 one was not, 2 an error", &[
+        ("unruly check shop.toml http://127.0.0.1:8080", "Ask a server as one user does"),
+        ("unruly check session.har --print > shop.toml", "Make a scenario of what a browser recorded"),
+    ]))]
+    Check(Box<CheckArguments>),
     /// Check that this host is quiet enough to measure on
     #[command(after_help = ending("0 the host is fit, 1 it is not, 2 an error", &[
         ("unruly doctor", "Check for 10 seconds"),
@@ -272,6 +279,7 @@ fn call(verb: Verb) -> Result<u8> {
             }
             measure(&plan, &options).map_err(in_flags)
         }
+        Verb::Check(arguments) => check(*arguments).map_err(in_flags),
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),

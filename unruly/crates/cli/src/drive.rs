@@ -248,7 +248,7 @@ impl DriveArguments {
 }
 
 /// Returns the flag that gives a value to a key of the plan.
-fn flag(path: &str, value: &str) -> String {
+pub(crate) fn flag(path: &str, value: &str) -> String {
     let name = path.rsplit('.').next().unwrap_or(path).replace('_', "-");
     if value.contains(' ') {
         return format!("--{name} {value:?}");

@@ -4,6 +4,8 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_plan::{Secret, header_without_secret};
 
+use crate::har;
+
 /// Heading of the help.
 const HTTP: &str = "HTTP";
 
@@ -11,7 +13,7 @@ const HTTP: &str = "HTTP";
 type Value = (&'static str, Option<String>);
 
 /// The flags.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct HttpArguments {
     /// Connections that may be open at once, each with one request (default: as many as clients)
     #[arg(long, value_name = "COUNT", help_heading = HTTP)]
@@ -50,6 +52,9 @@ pub(crate) struct HttpArguments {
     /// or in the body, and each request takes the next row
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     data: Option<String>,
+    /// File that says what users do, request after request (unruly help check), or a HAR file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
+    scenario: Option<String>,
     /// How the password is sent: basic (with the user of the URL) or bearer (as a token)
     #[arg(long, help_heading = HTTP)]
     auth: Option<String>,
@@ -90,6 +95,10 @@ impl HttpArguments {
             ("drive.trace", self.trace.then(|| "true".to_owned())),
             ("drive.trace_url", self.trace_url),
             ("drive.data", self.data),
+            (
+                "drive.scenario",
+                self.scenario.as_deref().map(scenario).transpose()?,
+            ),
             ("drive.auth", self.auth),
             ("drive.keep_alive", self.keep_alive),
             ("drive.http2", self.http2.then(|| "true".to_owned())),
@@ -119,6 +128,22 @@ fn headers(lines: &[String], typed: Option<Secret>) -> Result<(Option<String>, O
         open.push(line);
     }
     Ok(((!open.is_empty()).then(|| open.join("\n")), password))
+}
+
+/// The text of a scenario file; a HAR file becomes one.
+pub(crate) fn scenario(file: &str) -> Result<String> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let hint = "name a scenario (unruly/docs/scenarios.md) or a HAR file";
+        anyhow::anyhow!("--scenario: {file:?} cannot be read: {error}; hint: {hint}")
+    })?;
+    if text
+        .trim_start_matches('\u{feff}')
+        .trim_start()
+        .starts_with('{')
+    {
+        return har::scenario(file, &text);
+    }
+    Ok(text)
 }
 
 /// The body of a file, or of standard input.

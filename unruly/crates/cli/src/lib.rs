@@ -1,11 +1,13 @@
 //! The program `unruly`: parse, call, print. What measures is in the other crates; here is the
 //! runner that starts a run's processes, and the door to the Python side that reads its trace.
 
+mod check;
 pub mod cli;
 mod concealed;
 mod drive;
 mod drive_http;
 mod drive_sql;
+mod har;
 mod help;
 mod python_verbs;
 mod service_parameters;

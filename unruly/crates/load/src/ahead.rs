@@ -30,8 +30,8 @@ impl<S: Source> Source for Ahead<S> {
         self.source.take()
     }
 
-    fn ended(&mut self, session: usize, now_ns: MonoNs) {
-        self.source.ended(session, now_ns);
+    fn ended(&mut self, session: usize, now_ns: MonoNs, answered: bool) {
+        self.source.ended(session, now_ns, answered);
     }
 
     fn is_over(&mut self) -> bool {

@@ -77,7 +77,7 @@ fn meet(
         if monotonic() >= until_ns {
             return Err(silent(place, &io::ErrorKind::TimedOut.into()));
         }
-        let heard = conversation.hear(until_ns, |incoming| match incoming.answer {
+        let heard = conversation.hear(until_ns, |incoming, _| match incoming.answer {
             Answer::Failed(kind, words) => Err(refused(place, kind, words)),
             _ => Ok(incoming.request),
         });
@@ -139,21 +139,22 @@ impl Conversation {
             if monotonic() >= until_ns {
                 return Err(silent(&self.place, &io::ErrorKind::TimedOut.into()));
             }
-            self.hear(until_ns, |_| ())?;
+            self.hear(until_ns, |_, _| ())?;
         }
     }
 
-    /// Sends the queued bytes, and returns the result of `take` for the next reply.
+    /// Sends the queued bytes, and returns the result of `take` for the next reply and its bytes.
     pub(crate) fn hear<T>(
         &mut self,
         until_ns: MonoNs,
-        take: impl FnOnce(&Incoming<'_>) -> T,
+        take: impl FnOnce(&Incoming<'_>, &[u8]) -> T,
     ) -> Result<T, IntroductionError> {
         loop {
             let decoded = self.target.decode(&self.input);
             let decoded = decoded.map_err(|error| stranger(&self.place, &error))?;
             if let Some(incoming) = decoded {
-                let (bytes, taken) = (incoming.bytes, take(&incoming));
+                let bytes = incoming.bytes;
+                let taken = take(&incoming, &self.input[..bytes.min(self.input.len())]);
                 self.input.drain(..bytes);
                 return Ok(taken);
             }

@@ -29,7 +29,7 @@ pub fn foreign(
         if !conversation.say(|target, out| target.encode_census(out)) {
             continue;
         }
-        let found = conversation.hear(until_ns, |incoming| match incoming.answer {
+        let found = conversation.hear(until_ns, |incoming, _| match incoming.answer {
             Answer::Found(words) if incoming.request == CENSUS => {
                 Some(String::from_utf8_lossy(words).into_owned())
             }
@@ -84,7 +84,7 @@ fn remove_batch(
     }
     let mut left = keys.len();
     while left > 0 {
-        let heard = conversation.hear(until_ns, |incoming| {
+        let heard = conversation.hear(until_ns, |incoming, _| {
             (
                 incoming.request,
                 matches!(incoming.answer, Answer::Done | Answer::Missing),

@@ -14,11 +14,13 @@ mod link;
 mod loading;
 mod pending;
 mod poller;
+mod rehearsal;
 mod socket;
 mod source;
 mod target;
 mod targets;
 mod tls;
+mod users;
 pub mod value;
 pub mod wire;
 mod work;
@@ -31,6 +33,7 @@ pub use leftovers::{foreign, remove};
 pub use link::{PASSWORD, Place};
 pub use loading::LoadSource;
 pub use poller::{Poller, Wake};
+pub use rehearsal::{Exchange, rehearse};
 pub use socket::{
     Received, bind_tcp, bind_udp, enable_stamps, receive, receive_waiting, set_buffers,
 };
@@ -43,4 +46,5 @@ pub use target::{
 };
 pub use targets::{Driver, DriverError, GroupRpc, Scheme, Settings, driver, schemes};
 pub use tls::TlsClient;
+pub use users::Users;
 pub use work::Work;

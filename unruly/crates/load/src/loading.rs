@@ -42,7 +42,7 @@ impl Source for LoadSource {
         Some(self.sessions.due(session, at_ns, LOAD, 0))
     }
 
-    fn ended(&mut self, session: usize, now_ns: MonoNs) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs, _answered: bool) {
         self.waiting = self.waiting.saturating_sub(1);
         self.ready.push_back((now_ns, session));
     }
@@ -68,13 +68,13 @@ mod tests {
         assert_eq!(source.take().unwrap().session, 1);
         assert!(source.take().is_none(), "both wait");
         assert!(!source.is_over());
-        source.ended(1, MonoNs(20));
+        source.ended(1, MonoNs(20), true);
         let last = source.take().unwrap();
         assert_eq!((last.intended_ns, last.session), (MonoNs(20), 1));
-        source.ended(0, MonoNs(30));
+        source.ended(0, MonoNs(30), true);
         assert!(source.take().is_none(), "all are asked for");
         assert!(!source.is_over(), "one is still open");
-        source.ended(1, MonoNs(40));
+        source.ended(1, MonoNs(40), true);
         assert!(source.is_over());
     }
 }

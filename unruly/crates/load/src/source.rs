@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unruly_plan::{Arrivals, Mesh, Portion, ThinkTimes, group_of, phase_ns};
+use unruly_plan::{Arrivals, Mesh, Portion, Step, ThinkTimes, group_of, phase_ns};
 use unruly_trace::{DurationNs, Level, MonoNs};
 
 /// The phase of a request: written before the run, sent in the warm-up, or measured. The number is
@@ -32,6 +32,10 @@ pub struct Due {
     pub links: Vec<usize>,
     /// Whose request it is: a client has a session for each request that it may have open.
     pub session: usize,
+    /// What a user of a scenario asks for.
+    pub step: Option<Step>,
+    /// It was due before its user was free: what made it late is no delay of ours.
+    pub waited: bool,
 }
 
 /// The order of a run's requests.
@@ -42,8 +46,8 @@ pub trait Source: Send {
     /// Takes the next request.
     fn take(&mut self) -> Option<Due>;
 
-    /// The request of this session ended: a closed loop may go on.
-    fn ended(&mut self, _session: usize, _now_ns: MonoNs) {}
+    /// The request of this session ended, with an answer or without: a closed loop may go on.
+    fn ended(&mut self, _session: usize, _now_ns: MonoNs, _answered: bool) {}
 
     /// No request will come any more.
     fn is_over(&mut self) -> bool;
@@ -85,7 +89,7 @@ impl Phases {
         }
     }
 
-    fn phase_of(&self, intended_ns: MonoNs) -> u8 {
+    pub(crate) fn phase_of(&self, intended_ns: MonoNs) -> u8 {
         if intended_ns >= self.measure_ns {
             MEASURE
         } else {
@@ -173,6 +177,8 @@ impl Source for MeshSource {
             level: Some(Level::All),
             links: group.into_iter().map(usize::from).collect(),
             session: 0,
+            step: None,
+            waited: false,
         })
     }
 
@@ -213,8 +219,8 @@ impl<S: Source> Source for Limited<S> {
         Some(due)
     }
 
-    fn ended(&mut self, session: usize, now_ns: MonoNs) {
-        self.source.ended(session, now_ns);
+    fn ended(&mut self, session: usize, now_ns: MonoNs, answered: bool) {
+        self.source.ended(session, now_ns, answered);
     }
 
     fn is_over(&mut self) -> bool {
@@ -252,8 +258,8 @@ impl<S: Source> Source for Ending<S> {
         (!self.has_ended()).then(|| self.source.take()).flatten()
     }
 
-    fn ended(&mut self, session: usize, now_ns: MonoNs) {
-        self.source.ended(session, now_ns);
+    fn ended(&mut self, session: usize, now_ns: MonoNs, answered: bool) {
+        self.source.ended(session, now_ns, answered);
     }
 
     fn is_over(&mut self) -> bool {
@@ -278,8 +284,8 @@ impl Source for Box<dyn Source> {
         (**self).take()
     }
 
-    fn ended(&mut self, session: usize, now_ns: MonoNs) {
-        (**self).ended(session, now_ns);
+    fn ended(&mut self, session: usize, now_ns: MonoNs, answered: bool) {
+        (**self).ended(session, now_ns, answered);
     }
 
     fn is_over(&mut self) -> bool {
@@ -310,6 +316,8 @@ impl Sessions {
             level: None,
             links: vec![session % self.links],
             session,
+            step: None,
+            waited: false,
         }
     }
 }
@@ -437,7 +445,7 @@ impl Source for ClosedSource {
         ))
     }
 
-    fn ended(&mut self, session: usize, now_ns: MonoNs) {
+    fn ended(&mut self, session: usize, now_ns: MonoNs, _answered: bool) {
         self.waiting = self.waiting.saturating_sub(1);
         let think_ns = next_think_ns(&mut self.thinks[session]);
         self.due
@@ -571,7 +579,7 @@ mod tests {
             .map(|due| (due.session, due.links[0]))
             .collect();
         assert_eq!(taken, [(0, 0), (1, 1), (2, 0), (3, 1)]);
-        closed.ended(2, MonoNs(5));
+        closed.ended(2, MonoNs(5), true);
         let next = all(&mut closed);
         assert_eq!(next.iter().map(|due| due.session).collect::<Vec<_>>(), [2]);
     }
@@ -611,7 +619,7 @@ mod tests {
         let first = source.take().expect("it is due");
         assert_eq!(source.abandon(), 2);
         assert!(!source.is_over(), "the first is still open");
-        source.ended(first.session, MonoNs(0) + SECOND * 2);
+        source.ended(first.session, MonoNs(0) + SECOND * 2, true);
         assert!(source.is_over());
     }
 
@@ -647,7 +655,7 @@ mod tests {
             assert_eq!(closed.next_at_ns(), None);
             assert!(!closed.is_over());
             now_ns = due.intended_ns + DurationNs::millis(1);
-            closed.ended(0, now_ns);
+            closed.ended(0, now_ns, true);
         }
         let mean_ns = thought_ns / 1_000;
         let wanted_ns = DurationNs::from_unsigned(think_ns);

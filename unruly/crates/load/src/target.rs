@@ -23,6 +23,8 @@ pub enum Operation<'a> {
     Named {
         /// Its number.
         number: usize,
+        /// The session is a new user from here on, who has kept nothing of earlier replies.
+        begins: bool,
     },
     /// A key gets a value.
     Write {

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use unruly_plan::{Choices, Mix, OperationKind, Portion, Store};
+use unruly_plan::{Choices, Mix, OperationKind, Portion, Step, Store};
 use unruly_trace::{ErrorKind, Status};
 
 use crate::target::{Answer, KEY_PREFIX, Operation};
@@ -31,15 +31,15 @@ pub(crate) struct Task {
     /// it has been acknowledged.
     floor: u32,
     value_bytes: usize,
-    /// The number of an operation that the plan names.
-    named: Option<usize>,
+    /// The number of an operation that the plan names, and whether a user begins with it.
+    named: Option<(usize, bool)>,
 }
 
 impl Task {
     /// The `op` of its row.
     pub(crate) fn op(&self) -> u8 {
         let place = || OperationKind::ALL.iter().position(|it| *it == self.kind);
-        let number = self.named.or_else(place);
+        let number = self.named.map(|(number, _)| number).or_else(place);
         number
             .and_then(|it| u8::try_from(it).ok())
             .unwrap_or(u8::MAX)
@@ -105,16 +105,21 @@ impl Work {
         self.choices.keys()
     }
 
-    /// What a session does next.
-    pub(crate) fn next(&mut self, session: usize) -> Task {
-        if let Some(mix) = &mut self.mix {
+    /// What a session does next: the step that a user of a scenario is at, or else what the plan says.
+    pub(crate) fn next(&mut self, session: usize, step: Option<Step>) -> Task {
+        let named = match (step, &mut self.mix) {
+            (Some(step), _) => Some((step.state, step.begins)),
+            (None, Some(mix)) => Some((mix.next(session), false)),
+            (None, None) => None,
+        };
+        if named.is_some() {
             return Task {
                 kind: OperationKind::Read,
                 key: None,
                 version: 0,
                 floor: 0,
                 value_bytes: 0,
-                named: Some(mix.next(session)),
+                named,
             };
         }
         let choice = match self.unloaded.next() {
@@ -161,8 +166,8 @@ impl Work {
 
     /// A task as a target takes it.
     pub(crate) fn operation(&mut self, task: &Task) -> Operation<'_> {
-        if let Some(number) = task.named {
-            return Operation::Named { number };
+        if let Some((number, begins)) = task.named {
+            return Operation::Named { number, begins };
         }
         let key = task.key.unwrap_or(0);
         name_of(key, &mut self.key);
@@ -304,7 +309,7 @@ mod tests {
         }
 
         fn begin_write(&mut self) -> (Task, String) {
-            let task = self.0.next(0);
+            let task = self.0.next(0, None);
             let Operation::Write { value, .. } = self.0.operation(&task) else {
                 panic!("it writes");
             };
@@ -382,7 +387,7 @@ mod tests {
         };
         // The second of two processes, whose first key has another number.
         let mut work = Work::new(&drive.store.unwrap(), 1, RUN, 1, Portion::new(1, 2));
-        let (write, read) = (work.next(0), work.next(0));
+        let (write, read) = (work.next(0, None), work.next(0, None));
         assert_eq!((write.key, read.key), (None, None));
         work.ended(&write, Status::Ok);
         assert_eq!(work.judge(&write, Answer::Done), Status::Ok);

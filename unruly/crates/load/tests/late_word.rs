@@ -73,6 +73,8 @@ impl Source for Two {
             level: None,
             links: vec![0],
             session: 0,
+            step: None,
+            waited: false,
         })
     }
 

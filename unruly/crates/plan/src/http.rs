@@ -7,11 +7,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::codes::Codes;
+use crate::scenario::Scenario;
 use crate::secret::is_secret_header;
 use crate::url::{PASSWORD_PLACE, Url};
 
 /// How an HTTP server is asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Http {
     /// Connections of all clients together, at most.
     pub connections: u32,
@@ -44,6 +45,9 @@ pub struct Http {
     /// The path of a CSV file with values that each request has of its own.
     #[serde(default)]
     pub data: Option<String>,
+    /// What users do, request after request; without it all requests are alike.
+    #[serde(default)]
+    pub scenario: Option<Scenario>,
     /// How the server wants the password.
     #[serde(default)]
     pub auth: Auth,
@@ -74,6 +78,7 @@ impl Default for Http {
             trace: false,
             trace_url: None,
             data: None,
+            scenario: None,
             auth: Auth::default(),
             keep_alive: true,
             http2: false,
@@ -87,7 +92,8 @@ impl Http {
     pub fn has_password_place(&self, url: &Url) -> bool {
         let texts = self.body.iter().chain(&self.prompt);
         let in_body = texts.into_iter().any(|it| it.contains(PASSWORD_PLACE));
-        in_body || url.has_password() || self.headers.has_password()
+        let in_scenario = self.scenario.as_ref().is_some_and(Scenario::has_password);
+        in_body || in_scenario || url.has_password() || self.headers.has_password()
     }
 }
 
@@ -223,6 +229,15 @@ impl Headers {
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
+    }
+
+    /// These, and the `others` in the place of those with their names.
+    #[must_use]
+    pub fn with(&self, others: &Self) -> Self {
+        let mut lines = self.0.clone();
+        lines.retain(|(name, _)| !others.has(name));
+        lines.extend_from_slice(&others.0);
+        Self(lines)
     }
 
     /// True if a value has a place for the secret: `{password}`.

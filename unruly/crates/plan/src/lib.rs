@@ -30,12 +30,14 @@ mod parse_arrivals;
 mod parse_extras;
 mod parse_fault;
 mod parse_load;
+mod parse_scenario;
 mod parse_store;
 mod parse_stream;
 mod portion;
 pub mod quantity;
 mod random;
 mod render;
+mod scenario;
 mod secret;
 mod section;
 mod service;
@@ -72,6 +74,7 @@ pub use model::{
 };
 pub use portion::Portion;
 pub use random::mix;
+pub use scenario::{CAPTURED, Capture, Origin, Scenario, State, Step, Walks};
 pub use secret::{Secret, has_place, header_without_secret, shown};
 pub use service::{
     GoProgram, Impossible, Parameter, ParameterValue, Service, ServiceFile, ServicePlace,

@@ -1,11 +1,13 @@
 //! The load of a plan: `[mesh]` or `[drive]`.
 
+use crate::arrivals::Arrivals;
 use crate::error::PlanError;
 use crate::keys::key::Key;
 use crate::keys::{drive, mesh as keys, store as keys_of_a_store};
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
 use crate::parse_arrivals::{arrivals, times};
+use crate::parse_scenario::check_think;
 use crate::parse_store::store;
 use crate::section::{Limits, Section};
 use crate::store::Store;
@@ -54,6 +56,9 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
     let clients = drive::CLIENTS.whole(section)?;
     let store = store(section, clients)?;
     let arrivals = arrivals(section, store.is_some())?;
+    let is_closed = matches!(arrivals, Arrivals::Closed { .. });
+    let scenario = store.as_ref().and_then(Store::scenario);
+    check_think(section, scenario, is_closed)?;
     Ok(Drive {
         transport,
         address: address(section)?,

@@ -7,6 +7,7 @@ use crate::keys::key::Key;
 use crate::keys::kinds::{Switch, Text};
 use crate::keys::{drive, store as keys};
 use crate::limits::MAX_HTTP_BODY;
+use crate::parse_scenario::scenario;
 use crate::secret::shown;
 use crate::section::{Limits, Section};
 use crate::sql::{ScriptError, Sql};
@@ -21,7 +22,7 @@ const OF_ECHO: [(&str, &str); 2] = [
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 14] = [
+const OF_HTTP: [&str; 15] = [
     keys::CONNECTIONS.name,
     keys::EXPECT.name,
     keys::METHOD.name,
@@ -33,6 +34,7 @@ const OF_HTTP: [&str; 14] = [
     keys::TRACE.name,
     keys::TRACE_URL.name,
     keys::DATA.name,
+    keys::SCENARIO.name,
     keys::AUTH.name,
     keys::KEEP_ALIVE.name,
     keys::HTTP2.name,
@@ -117,10 +119,16 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
     }))
 }
 
-/// A complaint about a key that must not be there. Headers and bodies may hold a secret, and are not
-/// shown.
+/// A complaint about a key that must not be there. Headers and bodies may hold a secret, and a
+/// scenario is long: they are not shown.
 fn unwanted(section: &Section<'_>, key: &str, wanted: &str, hint: String) -> PlanError {
-    if [keys::HEADERS.name, keys::BODY.name, keys::PROMPT.name].contains(&key) {
+    let long = [
+        keys::HEADERS.name,
+        keys::BODY.name,
+        keys::PROMPT.name,
+        keys::SCENARIO.name,
+    ];
+    if long.contains(&key) {
         return section.complain(key, format!("it has {key}"), wanted, hint);
     }
     section.refuse(key, wanted, hint)
@@ -200,6 +208,7 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         trace: keys::TRACE.read(section)?,
         trace_url: trace_url(section)?,
         data: file(section, keys::DATA)?,
+        scenario: scenario(section, url)?,
         auth: keys::AUTH.read(section)?,
         keep_alive: keys::KEEP_ALIVE.read(section)?,
         http2: keys::HTTP2.read(section)?,
@@ -268,7 +277,9 @@ fn expect(section: &Section<'_>, url: &Url) -> Result<Codes, PlanError> {
 /// Whether clients keep cookies.
 fn cookies(section: &Section<'_>, url: &Url) -> Result<bool, PlanError> {
     let key = keys::COOKIES;
-    let kept = key.read(section)?;
+    // The users of a scenario are like people with browsers.
+    let default = section.has(keys::SCENARIO.name) && url.may_have_cookies();
+    let kept = key.with(|_| Switch { default }).read(section)?;
     if kept && !url.may_have_cookies() {
         let wanted = "must be left out: only an http:// or https:// URL has it";
         return Err(section.refuse(key.name, wanted, format!("remove {}", key.name)));
@@ -440,7 +451,7 @@ fn headers(section: &Section<'_>) -> Result<Headers, PlanError> {
 }
 
 /// The body of every request, or the text in it.
-fn body(section: &Section<'_>, key: Key<Text>) -> Result<Option<String>, PlanError> {
+pub(crate) fn body(section: &Section<'_>, key: Key<Text>) -> Result<Option<String>, PlanError> {
     let Some(text) = key.read(section)? else {
         return Ok(None);
     };

@@ -90,7 +90,7 @@ const SCHEMES: [&str; 4] = ["basic", "bearer", "token", "apikey"];
 
 /// True if the text between two braces names a value that each request has of its own.
 fn is_place(inner: &str) -> bool {
-    let parts = ["data.", "random:", "words:"];
+    let parts = ["data.", "captured.", "random:", "words:"];
     matches!(inner, "uuid" | "sequence") || parts.iter().any(|part| inner.starts_with(part))
 }
 

@@ -310,6 +310,11 @@ impl<'a> Section<'a> {
         Err(self.complain(key, wrong, format!("known: {}", known.join(", ")), hint))
     }
 
+    /// The keys, in their order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.table.iter().map(|(key, _)| key)
+    }
+
     /// The table at `key`.
     pub(crate) fn child(&self, key: &str, name: &'a str) -> Result<Option<Self>, PlanError> {
         let Some((found, item)) = self.table.get_key_value(key) else {

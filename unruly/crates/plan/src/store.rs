@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::http::{Http, Method};
+use crate::scenario::Scenario;
 use crate::sql::Sql;
 use crate::tls::Tls;
 use crate::units::Bytes;
@@ -56,9 +57,13 @@ impl Store {
         self.url.has_keys()
     }
 
-    /// The names of the operations of a database, by their numbers in the rows.
+    /// The names of the operations of a database or of a scenario, by their numbers in the rows.
     #[must_use]
     pub fn named_operations(&self) -> Option<Vec<String>> {
+        if let Some(scenario) = self.scenario() {
+            let states = scenario.states().iter();
+            return Some(states.map(|it| it.name.clone()).collect());
+        }
         let sql = self.sql.as_ref()?;
         let operations = sql.script.operations().iter();
         Some(operations.map(|it| it.name.clone()).collect())
@@ -78,6 +83,12 @@ impl Store {
         } else {
             method.as_str().to_lowercase()
         })
+    }
+
+    /// What users of an HTTP server do, where the plan says it.
+    #[must_use]
+    pub fn scenario(&self) -> Option<&Scenario> {
+        self.http.as_ref().and_then(|http| http.scenario.as_ref())
     }
 
     /// The method of every request, where the plan names one.

@@ -551,6 +551,7 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         trace: url.is_secure(),
         trace_url: url.is_secure().then(|| "http://h/{trace_id}".to_owned()),
         data: Some("users.csv".to_owned()),
+        scenario: None,
         method,
         headers: headers.parse().expect("headers"),
         auth: if url.is_secure() {

@@ -1,7 +1,9 @@
 //! States in one sentence what a run measures. The manifest stores it, so a reader of the report
 //! knows the subject of the measurement.
 
-use unruly_plan::{Arrivals, Bytes, Drive, Http, Load, Mesh, Plan, Script, Store, Stream};
+use unruly_plan::{
+    Arrivals, Bytes, Drive, Http, Load, Mesh, Plan, Scenario, Script, Store, Stream,
+};
 
 /// The scheme of our own echo server, which is no store.
 pub const ECHO: &str = "echo";
@@ -92,9 +94,10 @@ fn of_store(store: &Store) -> String {
     let work = match store.request_name() {
         Some(name) if store.url.is_openai() || store.url.is_grpc() => name,
         Some(name) => name.to_uppercase(),
-        None => match &store.sql {
-            Some(sql) => of_script(&sql.script),
-            None => store.operations.to_string(),
+        None => match (store.scenario(), &store.sql) {
+            (Some(scenario), _) => of_scenario(scenario),
+            (None, Some(sql)) => of_script(&sql.script),
+            (None, None) => store.operations.to_string(),
         },
     };
     let http = store.http.as_ref().map_or_else(String::new, of_http);
@@ -118,6 +121,12 @@ fn of_script(script: &Script) -> String {
         .map(|it| it.replace(".0000", ""))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// The states of users.
+fn of_scenario(scenario: &Scenario) -> String {
+    let names = scenario.states().iter().map(|it| it.name.as_str());
+    format!("users who {}", names.collect::<Vec<_>>().join(", "))
 }
 
 /// The choices of an HTTP client that a reader of the report must know.

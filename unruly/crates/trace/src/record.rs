@@ -59,11 +59,13 @@ pub enum ErrorKind {
     Unavailable,
     /// The reply has a status code that was not expected: the row's `code`.
     Code,
+    /// The reply lacks what the plan wants in it.
+    Content,
 }
 
 impl Status {
     /// Every status, in the order of their codes in a spool.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Ok,
         Self::Timeout,
         Self::Refused,
@@ -83,6 +85,7 @@ impl Status {
         Self::WrongStale,
         Self::WrongLost,
         Self::Error(ErrorKind::Code),
+        Self::Error(ErrorKind::Content),
     ];
 
     /// The word in the column.
@@ -108,6 +111,7 @@ impl Status {
             Self::Error(ErrorKind::Denied) => "error:denied",
             Self::Error(ErrorKind::Unavailable) => "error:unavailable",
             Self::Error(ErrorKind::Code) => "error:code",
+            Self::Error(ErrorKind::Content) => "error:content",
         }
     }
 

@@ -39,7 +39,8 @@ class Connections:
     sent_again : int
         Requests that were sent again on a new connection, in the whole run.
     waited : int
-        Measured requests that waited in the client for a free connection, and were answered.
+        Measured requests that waited in the client for a free connection or for a user of a
+        scenario, and were answered.
     """
 
     reopened: Count

@@ -207,8 +207,8 @@ pub struct Engine<'a> {
     next_request: u64,
     outcome: Outcome,
     live: Live,
-    /// Requests that ended since the source was last told: session and instant.
-    ended: Vec<(usize, MonoNs)>,
+    /// Requests that ended since the source was last told: session, instant, and whether with an answer.
+    ended: Vec<(usize, MonoNs, bool)>,
     /// Connections with bytes that were queued since the last look.
     fresh: Vec<usize>,
 }
@@ -298,8 +298,8 @@ impl<'a> Engine<'a> {
     ) -> io::Result<()> {
         let mut next_control_ns = monotonic();
         loop {
-            for (session, at_ns) in self.ended.drain(..) {
-                source.ended(session, at_ns);
+            for (session, at_ns, answered) in self.ended.drain(..) {
+                source.ended(session, at_ns, answered);
             }
             let now_ns = self.send_due(source);
             self.keep_time_limits(now_ns);
@@ -432,7 +432,10 @@ impl<'a> Engine<'a> {
         let request = self.next_request;
         self.next_request += 1;
         self.outcome.requests.scheduled += 1;
-        let task = self.work.as_mut().map(|work| work.next(due.session));
+        let task = self
+            .work
+            .as_mut()
+            .map(|work| work.next(due.session, due.step));
         let level = due.level.or(self.options.level);
         let group = self
             .pending
@@ -450,6 +453,7 @@ impl<'a> Engine<'a> {
                 key: task.and_then(|task| task.key),
                 phase: due.phase,
                 level,
+                waited: due.waited,
                 ..Record::empty()
             };
             let asked = Asked {
@@ -494,6 +498,9 @@ impl<'a> Engine<'a> {
     /// Counts a copy that cannot be sent at once, and notes whether it was late already. Its row
     /// cannot show that: the row has no send time, or one that includes the wait.
     fn held_back(&mut self, asked: &Asked) {
+        if asked.record.waited {
+            return;
+        }
         let late_ns = monotonic() - asked.intended_ns;
         self.live.lag_ns = self.live.lag_ns.max(late_ns);
         let first = asked.record.attempt == 0 && asked.record.phase == MEASURED;

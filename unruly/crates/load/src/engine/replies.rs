@@ -418,6 +418,7 @@ impl Engine<'_> {
         self.outcome.requests.unanswered += u64::from(!answered);
         // A closed loop asks again when it was answered, or when there is someone to ask.
         let again_ns = self.links[link].retry_at_ns().unwrap_or_default();
-        self.ended.push((ended.session, again_ns.max(monotonic())));
+        let at_ns = again_ns.max(monotonic());
+        self.ended.push((ended.session, at_ns, answered));
     }
 }

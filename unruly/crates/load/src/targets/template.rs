@@ -10,9 +10,10 @@ use std::io::Read as _;
 use std::path::Path;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use unruly_plan::{Portion, mix};
+use unruly_plan::{CAPTURED, Portion, mix};
 
 use super::DriverError;
+use super::http::Captured;
 
 /// What stands as it is in a URL (RFC 3986, 2.3).
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
@@ -173,6 +174,8 @@ pub(super) struct Turn<'a> {
     pub(super) number: u64,
     /// The key of its operation.
     pub(super) key: &'a str,
+    /// What its user has captured, by the places of the names.
+    captured: &'a [String],
     trace: Trace,
 }
 
@@ -192,8 +195,14 @@ impl<'a> Turn<'a> {
             seed,
             number: portion.place(request),
             key,
+            captured: &[],
             trace: Trace::default(),
         }
+    }
+
+    /// The same for a user who has captured these values.
+    pub(super) fn of_user(self, captured: &'a [String]) -> Self {
+        Self { captured, ..self }
     }
 
     /// The same with the ids of its trace: all copies of a request have one trace, and a span each.
@@ -215,6 +224,7 @@ enum Piece {
     Text(String),
     Key,
     Column(usize),
+    Captured(usize),
     TraceParent,
     Uuid,
     Sequence,
@@ -233,6 +243,11 @@ impl Piece {
                     escape.write(value, out);
                 }
             }
+            Self::Captured(place) => {
+                if let Some(value) = turn.captured.get(*place) {
+                    escape.write(value, out);
+                }
+            }
             Self::TraceParent => out.extend_from_slice(trace_parent(&turn.trace).as_bytes()),
             Self::Uuid => out.extend_from_slice(uuid(turn).as_bytes()),
             Self::Sequence => {
@@ -244,6 +259,22 @@ impl Piece {
                 let mut digits = itoa::Buffer::new();
                 out.extend_from_slice(digits.format(random(turn, *low, *high)).as_bytes());
             }
+        }
+    }
+}
+
+/// What places may stand for, beside what is always there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    pub(super) data: Option<&'a Data>,
+    pub(super) captured: Option<&'a Captured>,
+}
+
+impl<'a> From<Option<&'a Data>> for Known<'a> {
+    fn from(data: Option<&'a Data>) -> Self {
+        Self {
+            data,
+            captured: None,
         }
     }
 }
@@ -269,19 +300,20 @@ impl Template {
     /// # Errors
     ///
     /// When a place is malformed, is of no column, or stands in a URL and is none of ours.
-    pub(super) fn parse(
+    pub(super) fn parse<'a>(
         key: &'static str,
         text: &str,
         escape: Escape,
-        data: Option<&Data>,
+        known: impl Into<Known<'a>>,
     ) -> Result<Self, DriverError> {
+        let known = known.into();
         let mut pieces: Vec<Piece> = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(at) = rest.find('{') {
             plain.push_str(&rest[..at]);
             rest = &rest[at..];
-            match place(key, rest, escape, data)? {
+            match place(key, rest, escape, known)? {
                 Some((piece, bytes)) => {
                     push_text(&mut pieces, &mut plain);
                     pieces.push(piece);
@@ -430,7 +462,7 @@ fn place(
     key: &'static str,
     text: &str,
     escape: Escape,
-    data: Option<&Data>,
+    known: Known<'_>,
 ) -> Result<Option<(Piece, usize)>, DriverError> {
     let wrong = |shown: &str| {
         DriverError::new(
@@ -453,7 +485,7 @@ fn place(
     let (inner, bytes) = (&text[1..end], end + 1);
     let shown = &text[..bytes];
     let piece = if let Some(name) = inner.strip_prefix("data.") {
-        let data = data.ok_or_else(|| {
+        let data = known.data.ok_or_else(|| {
             DriverError::new(
                 key,
                 format!("{shown} needs a data file"),
@@ -462,6 +494,16 @@ fn place(
             )
         })?;
         Piece::Column(data.column(key, name)?)
+    } else if let Some(name) = inner.strip_prefix(CAPTURED) {
+        // Without a scenario it is a text as any other.
+        let Some(captured) = known.captured else {
+            return if escape == Escape::Url {
+                Err(wrong(shown))
+            } else {
+                Ok(None)
+            };
+        };
+        Piece::Captured(captured.place(name).ok_or_else(|| wrong(shown))?)
     } else if let Some(range) = inner.strip_prefix("random:") {
         let (low, high) = range.split_once("..").ok_or_else(|| wrong(shown))?;
         match (low.parse(), high.parse()) {

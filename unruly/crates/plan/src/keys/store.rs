@@ -19,7 +19,10 @@ table! {
     ).default_is(
         "`\"write then read\"`; by HTTP `\"read\"`, and required where the URL has `{key}`",
     ).also("operations in turn, or shares of 100 %: `\"read 90%, write 10%\"`"),
-        |it| (it.method().is_none() && it.sql.is_none()).then(|| text(&it.operations)).flatten();
+        |it| {
+            let chosen = it.method().is_none() && it.named_operations().is_none();
+            chosen.then(|| text(&it.operations)).flatten()
+        };
 
     KEYS: Limits<u64> = key(
         "keys",
@@ -44,7 +47,7 @@ table! {
         Text::like("1000B").or("1KB"),
         "length of values; a value below 32 bytes cannot name the write that it comes from",
     ).also("1B to 16MB; `\"100B to 10KB\"` is any length between, each as likely"),
-        |it| it.sql.is_none().then(|| text(it.value)).flatten();
+        |it| it.named_operations().is_none().then(|| text(it.value)).flatten();
 
     LEVEL: Choice<StoreLevel> = key(
         "level",
@@ -166,6 +169,14 @@ table! {
         let of_http = it.http.as_ref().and_then(|it| it.data.as_ref());
         of_sql.or(of_http).and_then(text)
     };
+
+    SCENARIO: Text = key(
+        "scenario",
+        Text::like("state = [{ name = \"home\", path = \"/\" }]"),
+        "what users do, request after request: a text of TOML with `[[state]]` tables \
+         (`unruly/docs/scenarios.md`); only for `http` and `https`",
+    ).default_is("all requests are alike").also("up to 500 KB"),
+        |it| it.scenario().and_then(text);
 
     SQL: Text = key(
         "sql",

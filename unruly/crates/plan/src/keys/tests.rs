@@ -9,7 +9,7 @@ use crate::error::PlanError;
 use crate::model::Plan;
 
 /// Keys that an HTTP server by TLS has, and a store has not.
-const OF_HTTPS: [&str; 15] = [
+const OF_HTTPS: [&str; 16] = [
     "auth",
     "body",
     "ca_cert",
@@ -24,6 +24,7 @@ const OF_HTTPS: [&str; 15] = [
     "insecure",
     "keep_alive",
     "method",
+    "scenario",
     "trace",
 ];
 

@@ -18,7 +18,7 @@ use unruly_trace::{DurationNs, ErrorKind, GRPC_STATUSES};
 
 use self::method::{Method, Name};
 use self::wire::{Status, frames, status};
-use super::http::{Form, places_of};
+use super::http::{Form, Kept, places_of};
 use super::http2::{Exchange, Request, Response, Streams};
 use super::template::Data;
 use super::{Driver, DriverError, Settings, without_level};
@@ -58,7 +58,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
     let method = Arc::new(method);
     let hosts = store.url.hosts.iter();
     let calls = hosts.map(|host| {
-        let form = Form::of(settings, host, data.clone())?;
+        let form = Form::of(settings, host, data.clone(), Kept::default())?;
         Ok(Arc::new(Calls::new(form, &http, Arc::clone(&method))?))
     });
     Ok(Box::new(Grpc {
@@ -196,6 +196,7 @@ impl Exchange for Calls {
             body,
             session: outgoing.session,
             value: false,
+            form: 0,
             keeps_body: false,
         })
     }

@@ -13,7 +13,7 @@ use prost_reflect::prost_types::FileDescriptorProto;
 use unruly_plan::{Headers, Http};
 use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
-use super::super::http::Form;
+use super::super::http::{Form, Kept};
 use super::super::http2::{Exchange, Request as Http2Request, Response as Http2Response, Streams};
 use super::super::template::Data;
 use super::super::{DriverError, Settings};
@@ -172,7 +172,7 @@ impl Server {
             ..*settings
         };
         let asking = Arc::new(Asking {
-            form: Form::of(&asked, &host, data)?,
+            form: Form::of(&asked, &host, data, Kept::default())?,
             body: Mutex::default(),
         });
         let exchange: Arc<dyn Exchange> = Arc::clone(&asking) as _;
@@ -336,6 +336,7 @@ impl Exchange for Asking {
             body: body.clone(),
             session: outgoing.session,
             value: false,
+            form: 0,
             keeps_body: true,
         })
     }

@@ -130,6 +130,7 @@ mod tests {
                 trailers,
                 session: 0,
                 value: false,
+                form: 0,
                 bytes: 0,
                 body: Vec::new(),
                 messages: 0,

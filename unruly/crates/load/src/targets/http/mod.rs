@@ -4,6 +4,7 @@
 //! A connection of HTTP/1.1 carries one request at a time, and ends when the server says so (`Connection: close`,
 //! HTTP/1.0). A request that may be done twice (RFC 9110, 9.2.2) may be sent again.
 
+mod captured;
 mod cookies;
 mod openai;
 mod request;
@@ -12,17 +13,21 @@ mod response;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use unruly_plan::Codes;
+use unruly_plan::{Codes, State, Store};
 use unruly_trace::ErrorKind;
 
+pub(super) use self::captured::Captured;
+use self::captured::Content;
+use self::cookies::Jars;
 use self::openai::Tokens;
-pub(super) use self::request::Form;
+use self::request::unused;
+pub(super) use self::request::{Form, Kept};
 use self::response::{Head, head};
 use super::http2::{Exchange, Request, Response, Streams};
 use super::template::Data;
 use super::{Driver, DriverError, Protocol, Settings, places_by, without_level};
 use crate::link::Place;
-use crate::target::{Answer, Fate, Incoming, Outgoing, ProtocolError, Target};
+use crate::target::{Answer, Fate, Incoming, Operation, Outgoing, ProtocolError, Target};
 
 const PORT: u16 = 80;
 const TLS_PORT: u16 = 443;
@@ -52,20 +57,94 @@ fn made(settings: &Settings<'_>, kind: Kind) -> Result<Box<dyn Driver>, DriverEr
     let data = http.data.as_deref().map(Data::read).transpose()?;
     let data = data.map(Arc::new);
     let hosts = settings.store.url.hosts.iter();
+    let captured = http.scenario.as_ref().map(Captured::of).map(Arc::new);
     let asking = hosts.map(|host| {
-        let form = Form::of(settings, host, data.clone())?;
+        let kept = Kept {
+            cookies: http
+                .cookies
+                .then(|| Arc::new(Jars::new(settings.store.url.is_secure()))),
+            captured: captured.clone(),
+        };
         Ok(Arc::new(Asking {
-            form,
-            expect: http.expect.clone(),
+            asks: asks(settings, host, data.as_ref(), &kept)?,
+            kept,
             keep_alive: http.keep_alive,
             kind,
         }))
     });
+    let asking: Vec<Arc<Asking>> = asking.collect::<Result<_, _>>()?;
+    if let (Some(file), Some(first)) = (&http.data, asking.first())
+        && !first.asks.iter().any(|it| it.form.has_data())
+    {
+        return Err(unused(file));
+    }
     Ok(Box::new(Http {
-        asking: asking.collect::<Result<_, _>>()?,
+        asking,
         places,
         data,
     }))
+}
+
+/// What is asked of a host: one request, or those of a scenario.
+fn asks(
+    settings: &Settings<'_>,
+    host: &(String, Option<u16>),
+    data: Option<&Arc<Data>>,
+    kept: &Kept,
+) -> Result<Vec<Ask>, DriverError> {
+    let store = settings.store;
+    let http = store.http.clone().unwrap_or_default();
+    let form = |store: &Store| {
+        let settings = Settings { store, ..*settings };
+        Form::of(&settings, host, data.cloned(), kept.clone())
+    };
+    let (Some(scenario), Some(captured)) = (&http.scenario, &kept.captured) else {
+        return Ok(vec![Ask {
+            form: form(store)?,
+            expect: http.expect,
+            content: None,
+        }]);
+    };
+    let states = scenario.states().iter().map(|state| {
+        let content = Content::of(state, captured)?;
+        let own = store_of(store, state);
+        let encoded = own
+            .http
+            .as_ref()
+            .is_some_and(|it| it.headers.has("accept-encoding"));
+        if encoded && content.as_ref().is_some_and(Content::needs_body) {
+            return Err(DriverError::new(
+                "scenario",
+                format!(
+                    "the server may encode the replies to {}, and unruly looks into them",
+                    state.name
+                ),
+                "wanted no Accept-Encoding with contains or capture",
+                "remove Accept-Encoding",
+            ));
+        }
+        let expect = state.expect.as_ref().unwrap_or(&http.expect);
+        Ok(Ask {
+            form: form(&own)?,
+            expect: expect.clone(),
+            content,
+        })
+    });
+    states.collect()
+}
+
+/// The store as one state of a scenario asks it.
+fn store_of(store: &Store, state: &State) -> Store {
+    let mut own = store.clone();
+    let (path, query) = state.path.split_once('?').unwrap_or((&state.path, ""));
+    own.url.path = format!("{}{path}", store.url.path.trim_end_matches('/'));
+    query.clone_into(&mut own.url.query);
+    if let Some(http) = &mut own.http {
+        http.method = Some(state.method.clone());
+        http.headers = http.headers.with(&state.headers);
+        http.body.clone_from(&state.body);
+    }
+    own
 }
 
 /// The places of the hosts of a URL, with these ports where it names none.
@@ -96,12 +175,68 @@ struct Http {
 
 /// What all connections to one host share.
 struct Asking {
-    form: Form,
-    /// Status codes that count as success.
-    expect: Codes,
+    /// What is asked, by the numbers of the operations: more than one where there is a scenario.
+    asks: Vec<Ask>,
+    kept: Kept,
     /// A connection may carry another request after a response.
     keep_alive: bool,
     kind: Kind,
+}
+
+/// A request, and what its replies must be.
+struct Ask {
+    form: Form,
+    /// Status codes that count as success.
+    expect: Codes,
+    /// What is looked for in a reply.
+    content: Option<Content>,
+}
+
+impl Asking {
+    /// The request of this number.
+    fn ask(&self, number: usize) -> &Ask {
+        // A plan without a scenario has one request.
+        self.asks.get(number).unwrap_or(&self.asks[0])
+    }
+
+    /// The number of the request that a copy sends. A new user has nothing of the one before.
+    fn begin(&self, outgoing: &Outgoing<'_>) -> usize {
+        match outgoing.operation {
+            Operation::Named { number, begins } => {
+                if begins {
+                    self.kept.forget(outgoing.session);
+                }
+                number
+            }
+            _ => 0,
+        }
+    }
+
+    /// An answer, if the reply has in it what it must have.
+    fn checked<'a, 'h>(
+        &self,
+        answer: Answer<'a>,
+        (number, session): (usize, usize),
+        header: impl Fn(&str) -> Option<&'h [u8]>,
+        body: impl FnOnce() -> Vec<u8>,
+    ) -> Answer<'a> {
+        let content = self.ask(number).content.as_ref();
+        let (Some(content), Some(captured)) = (content, &self.kept.captured) else {
+            return answer;
+        };
+        if matches!(answer, Answer::Failed(..)) {
+            return answer;
+        }
+        let body = if content.needs_body() {
+            body()
+        } else {
+            Vec::new()
+        };
+        match content.take(captured, session, header, &body) {
+            Ok(()) => answer,
+            Err(lacks) => Answer::Failed(ErrorKind::Content, lacks.as_bytes()),
+        }
+    }
 }
 
 /// What a connection carries.
@@ -155,26 +290,34 @@ fn judged<'a>(
 
 impl Exchange for Asking {
     fn request(&self, outgoing: &Outgoing<'_>) -> Result<Request, String> {
-        let session = outgoing.session;
-        let value = self.form.asks_for_value(outgoing.operation);
-        let (head, body) = self.form.request(outgoing)?;
+        let (session, form) = (outgoing.session, self.begin(outgoing));
+        let ask = self.ask(form);
+        let value = ask.form.asks_for_value(outgoing.operation);
+        let looks = ask.content.as_ref().is_some_and(Content::needs_body);
+        let (head, body) = ask.form.request(outgoing)?;
         Ok(Request {
             head,
             body,
             session,
             value,
-            keeps_body: value,
+            form,
+            keeps_body: value || looks,
         })
     }
 
     fn reply(&self, response: Response) -> (Fate, Option<u16>) {
         for cookie in response.head.headers.get_all(http::header::SET_COOKIE) {
-            self.form.set_cookie(response.session, cookie.as_bytes());
+            let form = &self.ask(response.form).form;
+            form.set_cookie(response.session, cookie.as_bytes());
         }
         let code = response.head.status.as_u16();
         let words = format!("HTTP/2 {code}");
         let body = Some(response.body.as_slice());
-        let answer = judged(&self.expect, code, response.value, words.as_bytes(), body);
+        let expect = &self.ask(response.form).expect;
+        let answer = judged(expect, code, response.value, words.as_bytes(), body);
+        let header = |name: &str| response.head.headers.get(name).map(|it| it.as_bytes());
+        let of = (response.form, response.session);
+        let answer = self.checked(answer, of, header, || response.body.clone());
         (Fate::of(answer), Some(code))
     }
 }
@@ -190,6 +333,8 @@ struct Asked {
     session: usize,
     /// It asks for the value of a key.
     value: bool,
+    /// Its number among the requests that there are.
+    form: usize,
 }
 
 impl Target for Connection {
@@ -199,17 +344,19 @@ impl Target for Connection {
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
-        let form = &self.http.form;
+        let number = self.http.begin(outgoing);
+        let form = &self.http.ask(number).form;
         self.asked.push_back(Asked {
             request: outgoing.request,
             session: outgoing.session,
             value: form.asks_for_value(outgoing.operation),
+            form: number,
         });
         form.write(outgoing, out);
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        let Some(head) = head(input, self.http.form.is_head())? else {
+        let Some(head) = head(input, self.asked().form.is_head())? else {
             return Ok(None);
         };
         if head.status < 200 {
@@ -223,14 +370,14 @@ impl Target for Connection {
         let Some((body, bytes)) = head.body(input)? else {
             return Ok(None);
         };
-        self.response(&head, body, bytes).map(Some)
+        self.response(input, &head, body, bytes).map(Some)
     }
 
     fn decode_end<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        match head(input, self.http.form.is_head())? {
+        match head(input, self.asked().form.is_head())? {
             Some(head) if head.is_until_close() => {
                 let body = Some(&input[head.bytes..]);
-                self.response(&head, body, input.len()).map(Some)
+                self.response(input, &head, body, input.len()).map(Some)
             }
             _ => Ok(None),
         }
@@ -241,24 +388,35 @@ impl Target for Connection {
     }
 
     fn may_send_again(&self) -> bool {
-        self.http.form.may_be_repeated()
+        self.asked().form.may_be_repeated()
     }
 }
 
 impl Connection {
+    /// The request that is open.
+    fn asked(&self) -> &Ask {
+        self.http.ask(self.asked.front().map_or(0, |it| it.form))
+    }
+
     /// What a whole response says.
     fn response<'a>(
         &mut self,
+        input: &'a [u8],
         head: &Head<'a>,
         body: Option<&'a [u8]>,
         bytes: usize,
     ) -> Result<Incoming<'a>, ProtocolError> {
         let asked = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
         for cookie in &head.cookies {
-            self.http.form.set_cookie(asked.session, cookie);
+            let form = &self.http.ask(asked.form).form;
+            form.set_cookie(asked.session, cookie);
         }
-        let expect = &self.http.expect;
+        let expect = &self.http.ask(asked.form).expect;
         let answer = judged(expect, head.status, asked.value, head.line, body);
+        let header = |name: &str| head.header(name);
+        let of = (asked.form, asked.session);
+        let whole = || body.map_or_else(|| head.unchunked(input), <[u8]>::to_vec);
+        let answer = self.http.checked(answer, of, header, whole);
         Ok(Incoming {
             code: Some(head.status),
             closes: head.closes || !self.http.keep_alive,

@@ -227,12 +227,18 @@ impl Tokens {
         input: &'a [u8],
         head: &Head<'a>,
     ) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        let good = self.http.expect.has(head.status) && head.has_events;
+        let good = self.http.ask(0).expect.has(head.status) && head.has_events;
         if !good {
             let Some((_, bytes)) = head.body(input)? else {
                 return Ok(None);
             };
-            let answer = judged(&self.http.expect, head.status, false, head.line, None);
+            let answer = judged(
+                &self.http.ask(0).expect,
+                head.status,
+                false,
+                head.line,
+                None,
+            );
             return self
                 .reply(answer, head.status, head.closes, bytes)
                 .map(Some);
@@ -290,7 +296,7 @@ impl Target for Tokens {
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         (self.asked, self.stream) = (Some(outgoing.request), None);
-        self.http.form.write(outgoing, out);
+        self.http.ask(0).form.write(outgoing, out);
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
@@ -351,7 +357,13 @@ impl Target for Tokens {
             }
             None => match head(input, false)? {
                 Some(head) if head.is_until_close() => {
-                    let answer = judged(&self.http.expect, head.status, false, head.line, None);
+                    let answer = judged(
+                        &self.http.ask(0).expect,
+                        head.status,
+                        false,
+                        head.line,
+                        None,
+                    );
                     self.reply(answer, head.status, true, input.len()).map(Some)
                 }
                 _ => Ok(None),

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store, has_place};
 use unruly_trace::MonoNs;
 
-use super::super::template::{Data, Escape, Template, Turn};
+use super::super::template::{Data, Escape, Known, Template, Turn};
 use super::super::{DriverError, Settings};
-use super::cookies::Jars;
+use super::captured::Captured;
+use super::cookies::{Jars, fixed_path};
 use crate::target::{Operation, Outgoing};
 
 /// Ports that a `Host` header leaves out.
@@ -32,6 +33,25 @@ const USUAL_HEADERS: [(&str, &str); 2] = [
     ("Accept", "*/*"),
 ];
 
+/// What each client keeps of replies, where clients keep something.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Kept {
+    pub(super) cookies: Option<Arc<Jars>>,
+    pub(super) captured: Option<Arc<Captured>>,
+}
+
+impl Kept {
+    /// Another user takes the place of a session's.
+    pub(super) fn forget(&self, session: usize) {
+        if let Some(jars) = &self.cookies {
+            jars.forget(session);
+        }
+        if let Some(captured) = &self.captured {
+            captured.forget(session);
+        }
+    }
+}
+
 /// How requests are put together.
 pub(in super::super) struct Form {
     method: Option<Method>,
@@ -45,8 +65,9 @@ pub(in super::super) struct Form {
     seed: u64,
     portion: Portion,
     trace_key: u64,
-    /// What the server gives to the clients, where they keep it.
-    cookies: Option<Jars>,
+    kept: Kept,
+    /// The path up to its first place, by which cookies are sent.
+    fixed_path: String,
     scheme: &'static str,
 }
 
@@ -61,6 +82,7 @@ impl Form {
         settings: &Settings<'_>,
         host: &(String, Option<u16>),
         data: Option<Arc<Data>>,
+        kept: Kept,
     ) -> Result<Self, DriverError> {
         let store = settings.store;
         let default = Http::default();
@@ -80,20 +102,23 @@ impl Form {
         } else {
             "body"
         };
-        let body = Template::parse(key, body, escape, data.as_deref())?;
+        let known = Known {
+            data: data.as_deref(),
+            captured: kept.captured.as_deref(),
+        };
+        let body = Template::parse(key, body, escape, known)?;
         let form = Self {
             method: http.method.clone(),
             keyed: store.url.has_key(),
-            path: path(store, password, data.as_deref())?,
-            headers: headers(store, http, host, password, data.as_deref())?,
+            path: path(store, password, known)?,
+            headers: headers(store, http, host, password, known)?,
             body: body.map_text(|text| with_password(key, text, password, |byte| byte != 0))?,
             data,
             seed: settings.seed,
             portion: settings.portion,
             trace_key: settings.trace_key,
-            cookies: http
-                .cookies
-                .then(|| Jars::new(&store.url.path, store.url.is_secure())),
+            fixed_path: fixed_path(&store.url.path).to_owned(),
+            kept,
             scheme: if store.url.is_secure() {
                 "https"
             } else {
@@ -101,23 +126,26 @@ impl Form {
             },
         };
         form.headers.check_lines(form.data.as_deref())?;
-        form.check_use(http)?;
+        // Another request of a scenario may send it.
+        if http.scenario.is_none() {
+            form.check_use(http)?;
+        }
         form.check_streams(http)?;
         Ok(form)
     }
 
     /// Refuses a data file of which nothing is sent.
     fn check_use(&self, http: &Http) -> Result<(), DriverError> {
-        let used = [&self.path, &self.headers, &self.body];
         match &http.data {
-            Some(file) if !used.iter().any(|it| it.has_data()) => Err(DriverError::new(
-                "data",
-                format!("no value of {file} is sent"),
-                "wanted {data.COLUMN} in the URL, in a header or in the body",
-                "see unruly/docs/https.md",
-            )),
+            Some(file) if !self.has_data() => Err(unused(file)),
             _ => Ok(()),
         }
+    }
+
+    /// True if a value of the data file is sent.
+    pub(super) fn has_data(&self) -> bool {
+        let used = [&self.path, &self.headers, &self.body];
+        used.iter().any(|it| it.has_data())
     }
 
     /// Refuses a URL that HTTP/2 cannot carry.
@@ -177,16 +205,23 @@ impl Form {
         turn.traced(self.trace_key, outgoing.number, outgoing.request)
     }
 
+    /// What the user of a session has captured.
+    fn captured(&self, session: usize) -> Vec<String> {
+        let captured = self.kept.captured.as_ref();
+        captured.map_or_else(Vec::new, |it| it.of_user(session))
+    }
+
     /// Takes the value of a `Set-Cookie` header for a session.
     pub(super) fn set_cookie(&self, session: usize, header: &[u8]) {
-        if let Some(jars) = &self.cookies {
-            jars.set(session, header);
+        if let Some(jars) = &self.kept.cookies {
+            jars.set(session, &self.fixed_path, header);
         }
     }
 
     /// The value of the header `Cookie` of a session, where it has one.
     fn cookie(&self, session: usize) -> Option<String> {
-        self.cookies.as_ref().and_then(|jars| jars.header(session))
+        let jars = self.kept.cookies.as_ref()?;
+        jars.header(session, &self.fixed_path)
     }
 
     /// True if all requests have the same body.
@@ -221,7 +256,8 @@ impl Form {
 
     fn as_http2(&self, outgoing: &Outgoing<'_>) -> Option<(http::Request<()>, Bytes)> {
         let (usual, key, value) = parts(outgoing.operation);
-        let turn = self.turn(outgoing, key);
+        let captured = self.captured(outgoing.session);
+        let turn = self.turn(outgoing, key).of_user(&captured);
         let data = self.data.as_deref();
         let method = self.method.as_ref().map_or(usual, Method::as_str);
         let mut body = Vec::new();
@@ -266,7 +302,8 @@ impl Form {
     /// Appends a request of HTTP/1.1.
     pub(super) fn write(&self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         let (usual, key, value) = parts(outgoing.operation);
-        let turn = self.turn(outgoing, key);
+        let captured = self.captured(outgoing.session);
+        let turn = self.turn(outgoing, key).of_user(&captured);
         let data = self.data.as_deref();
         let method = self.method.as_ref().map_or(usual, Method::as_str);
         let mut filled = Vec::new();
@@ -296,6 +333,16 @@ impl Form {
     }
 }
 
+/// A data file of which nothing is sent.
+pub(super) fn unused(file: &str) -> DriverError {
+    DriverError::new(
+        "data",
+        format!("no value of {file} is sent"),
+        "wanted {data.COLUMN} in the URL, in a header or in the body",
+        "see unruly/docs/https.md",
+    )
+}
+
 /// The method of an operation where the plan names none, its key and its value.
 fn parts(operation: Operation<'_>) -> (&'static str, &str, &str) {
     match operation {
@@ -306,11 +353,7 @@ fn parts(operation: Operation<'_>) -> (&'static str, &str, &str) {
 }
 
 /// The path with the query.
-fn path(
-    store: &Store,
-    password: Option<&str>,
-    data: Option<&Data>,
-) -> Result<Template, DriverError> {
+fn path(store: &Store, password: Option<&str>, known: Known<'_>) -> Result<Template, DriverError> {
     let url = &store.url;
     let mut path = if url.path.is_empty() {
         "/".to_owned()
@@ -328,7 +371,7 @@ fn path(
             "write %20 for a space",
         ));
     }
-    Template::parse("url", &path, Escape::Url, data)?
+    Template::parse("url", &path, Escape::Url, known)?
         .map_text(|text| with_password("url", text, password, |byte| byte.is_ascii_graphic()))
 }
 
@@ -338,7 +381,7 @@ fn headers(
     http: &Http,
     host: &(String, Option<u16>),
     password: Option<&str>,
-    data: Option<&Data>,
+    known: Known<'_>,
 ) -> Result<Template, DriverError> {
     let (url, own) = (&store.url, &http.headers);
     if url.has_key() && own.has("accept-encoding") {
@@ -365,10 +408,11 @@ fn headers(
     for (name, value) in own.iter() {
         add(name, value);
     }
-    let own_lines = Template::parse("headers", &lines, Escape::Header, data)?.map_text(|text| {
-        let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-        with_password("headers", text, password, printable)
-    })?;
+    let own_lines =
+        Template::parse("headers", &lines, Escape::Header, known)?.map_text(|text| {
+            let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+            with_password("headers", text, password, printable)
+        })?;
     let own_lines = match http.trace {
         true => own_lines.with_traceparent(),
         false => own_lines,

@@ -21,6 +21,8 @@ pub(super) struct Head<'a> {
     pub(super) has_events: bool,
     /// The values of its `Set-Cookie` headers.
     pub(super) cookies: Vec<&'a [u8]>,
+    /// What it was read from.
+    input: &'a [u8],
 }
 
 /// A body, where it stands in one piece, and where its response ends.
@@ -68,6 +70,7 @@ pub(super) fn head(input: &[u8], to_head: bool) -> Result<Option<Head<'_>>, Prot
     let cookies = named.map(|it| it.value).collect();
     Ok(Some(Head {
         cookies,
+        input,
         status,
         line,
         bytes,
@@ -99,10 +102,7 @@ fn length(status: u16, headers: &[httparse::Header<'_>], to_head: bool) -> Optio
 }
 
 /// The values of the headers of this name.
-fn values<'a>(
-    headers: &'a [httparse::Header<'a>],
-    name: &'a str,
-) -> impl Iterator<Item = &'a [u8]> {
+fn values<'a>(headers: &[httparse::Header<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
     let named = headers
         .iter()
         .filter(move |it| it.name.eq_ignore_ascii_case(name));
@@ -124,7 +124,30 @@ fn is_of(headers: &[httparse::Header<'_>], kind: &str) -> bool {
     })
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
+    /// The value of the first header of this name. The head is read anew, since few ask.
+    pub(super) fn header(&self, name: &str) -> Option<&'a [u8]> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut headers);
+        response.parse(self.input).ok()?;
+        values(response.headers, name).next()
+    }
+
+    /// The body that comes in chunks, in one piece. Where a chunk is broken, it ends.
+    pub(super) fn unchunked(&self, input: &[u8]) -> Vec<u8> {
+        let (mut body, mut at) = (Vec::new(), self.bytes);
+        while let Some(rest) = input.get(at..)
+            && let Ok(httparse::Status::Complete((head, length))) = httparse::parse_chunk_size(rest)
+            && let Ok(length) = usize::try_from(length)
+            && length > 0
+            && let Some(chunk) = rest.get(head..).and_then(|it| it.get(..length))
+        {
+            body.extend_from_slice(chunk);
+            at += head + length + 2;
+        }
+        body
+    }
+
     /// True if the body comes in chunks.
     pub(super) fn is_chunked(&self) -> bool {
         matches!(self.length, Length::Chunked)
@@ -144,7 +167,7 @@ impl Head<'_> {
     }
 
     /// The body; `None` when more is needed.
-    pub(super) fn body<'a>(&self, input: &'a [u8]) -> Result<Option<Body<'a>>, ProtocolError> {
+    pub(super) fn body<'b>(&self, input: &'b [u8]) -> Result<Option<Body<'b>>, ProtocolError> {
         match self.length {
             Length::Known(length) => {
                 let end = self.bytes + length;

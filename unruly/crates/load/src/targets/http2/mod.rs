@@ -65,6 +65,8 @@ pub(super) struct Request {
     pub(super) session: usize,
     /// It asks for the value of a key.
     pub(super) value: bool,
+    /// Its number among the requests that there are.
+    pub(super) form: usize,
     /// The body of its response is looked at.
     pub(super) keeps_body: bool,
 }
@@ -77,6 +79,8 @@ pub(super) struct Response {
     pub(super) session: usize,
     /// Its request asks for the value of a key.
     pub(super) value: bool,
+    /// The number of its request among those that there are.
+    pub(super) form: usize,
     /// Bytes of its body.
     pub(super) bytes: usize,
     /// The body, where it is looked at.
@@ -126,6 +130,7 @@ struct Stream {
     session: usize,
     /// It asks for the value of a key.
     value: bool,
+    form: usize,
     keeps_body: bool,
     /// Where messages are counted.
     messages: Option<Messages>,
@@ -218,6 +223,7 @@ impl Streams {
             body,
             session: asker,
             value,
+            form,
             keeps_body,
         } = request;
         let sent = session.send.send_request(head, body.is_empty());
@@ -233,6 +239,7 @@ impl Streams {
                     ticket,
                     session: asker,
                     value,
+                    form,
                     keeps_body,
                     messages: self.exchange.has_messages().then(Messages::default),
                     state: State::Head(head),
@@ -381,6 +388,7 @@ impl Stream {
             trailers,
             session: self.session,
             value: self.value,
+            form: self.form,
             bytes,
             body,
             messages: self.messages.as_ref().map_or(0, Messages::whole),

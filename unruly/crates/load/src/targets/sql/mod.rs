@@ -222,7 +222,7 @@ impl Prepared {
 /// The number of the operation that a copy asks for.
 fn number_of(outgoing: &Outgoing<'_>) -> usize {
     match outgoing.operation {
-        Operation::Named { number } => number,
+        Operation::Named { number, .. } => number,
         Operation::Call { .. } | Operation::Read { .. } | Operation::Write { .. } => 0,
     }
 }

@@ -423,7 +423,10 @@ mod tests {
             number: request,
             session: 0,
             intended_ns: unruly_trace::MonoNs(0),
-            operation: Operation::Named { number: 0 },
+            operation: Operation::Named {
+                number: 0,
+                begins: false,
+            },
         };
         target.encode(&outgoing, &mut Vec::new());
     }
