@@ -60,6 +60,8 @@ impl Rate {
     }
 
     pub(super) fn observe(&mut self, took: DurationNs) {
+        // A server that stood still for a minute is not slow for long after that.
+        let took = took.min(RETRY_SLOW_MAX);
         if self.smoothed.0 == 0 {
             self.smoothed.0 = took.0.max(1);
             self.deviation.0 = took.0 / 2;

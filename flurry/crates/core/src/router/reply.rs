@@ -21,7 +21,7 @@ impl Router {
             .operations
             .get_mut(&reply.id)
             .and_then(|operation| operation.target(server))
-            .is_some_and(|target| target.progress == Progress::Sent);
+            .is_some_and(|target| target.progress != Progress::Held);
         if let Some(rate) = self.rates.get_mut(&server) {
             let earns = waited_for && reply.verdict != Verdict::Busy;
             rate.heard(now, reply.busy, earns);
