@@ -176,7 +176,8 @@ def test_check_ends_where_a_reply_is_wrong(tmp_path: Path) -> None:
     )
 
 
-def test_check_hides_the_secret(tmp_path: Path) -> None:
+@pytest.mark.parametrize("auth", ["bearer", "basic"])
+def test_check_hides_the_secret(tmp_path: Path, auth: str) -> None:
     seen: list[str] = []
 
     def fine(connection: Connection) -> None:
@@ -189,11 +190,30 @@ def test_check_hides_the_secret(tmp_path: Path) -> None:
     password = tmp_path / "token"
     password.write_text("s3cr3t-t0ken")
     with server(fine) as url:
-        said = call("check", scenario, url, "--auth", "bearer", "--password-file", password)
+        said = call("check", scenario, url, "--auth", auth, "--password-file", password)
     assert said.returncode == 0, said.stderr
-    assert seen == ["Bearer s3cr3t-t0ken"]
-    assert "  > Authorization: Bearer ***" in said.stdout
-    assert "s3cr3t" not in said.stdout + said.stderr
+    (sent,) = seen
+    assert sent == {"bearer": "Bearer s3cr3t-t0ken", "basic": "Basic OnMzY3IzdC10MGtlbg=="}[auth]
+    assert f"  > Authorization: {auth.title()} ***" in said.stdout
+    assert sent.partition(" ")[2] not in said.stdout + said.stderr
+
+
+def test_check_shows_a_large_reply_and_one_that_ends_with_its_connection(tmp_path: Path) -> None:
+    def ends(connection: Connection) -> None:
+        connection.request()
+        head = b"HTTP/1.0 200 OK\r\n\r\n"
+        connection.stream.sendall(head + b"a line\n" * 20_000 + b"the end")
+
+    scenario = tmp_path / "two.toml"
+    scenario.write_text(
+        "[[state]]\nname = 'a'\npath = '/'\ncontains = 'the end'\n"
+        "[[state]]\nname = 'b'\npath = '/'\n"
+    )
+    with server(ends) as url:
+        said = call("check", scenario, url)
+    assert said.returncode == 0, said.stderr
+    assert "  < ... 19989 more lines" in said.stdout
+    assert said.stdout.endswith("2 requests: every reply is as it must be\n")
 
 
 def test_check_says_what_is_missing(tmp_path: Path) -> None:

@@ -161,23 +161,36 @@ fn shown(number: usize, name: &str, exchange: &Exchange, password: Option<&Secre
     told += &message(&exchange.received, "  < ", password);
     told += &match &exchange.wrong {
         None => format!("  fine, {took_ms:.1} ms\n\n"),
-        Some(wrong) => format!("  FAILED: {wrong}\n\n"),
+        Some(wrong) => format!("  FAILED: {}\n\n", opened(wrong, password)),
     };
     told
+}
+
+/// A line without the secret and without what a terminal would obey. Basic authentication encodes
+/// the secret, so its whole value is hidden.
+fn opened(line: &str, password: Option<&Secret>) -> String {
+    const BASIC: &str = "Authorization: Basic ";
+    if line
+        .get(..BASIC.len())
+        .is_some_and(|it| it.eq_ignore_ascii_case(BASIC))
+    {
+        return format!("{BASIC}***");
+    }
+    let secret = password.map(Secret::reveal).filter(|it| !it.is_empty());
+    let open = match secret {
+        Some(secret) => line.replace(secret, "***"),
+        None => line.to_owned(),
+    };
+    printable(&open).into_owned()
 }
 
 /// A message with a mark before each line; a long body is cut.
 fn message(bytes: &[u8], mark: &str, password: Option<&Secret>) -> String {
     let text = String::from_utf8_lossy(bytes);
-    let secret = password.map(Secret::reveal).filter(|it| !it.is_empty());
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut told = String::new();
     let mut line = |line: &str| {
-        let open = match secret {
-            Some(secret) => line.replace(secret, "***"),
-            None => line.to_owned(),
-        };
-        let cut: String = printable(&open).chars().take(LETTERS_MAX).collect();
+        let cut: String = opened(line, password).chars().take(LETTERS_MAX).collect();
         told += format!("{mark}{cut}").trim_end();
         told.push('\n');
     };

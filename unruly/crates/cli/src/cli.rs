@@ -97,7 +97,7 @@ enum Verb {
         ("unruly drive service:redis -c 4", "Start a Redis server, measure it and stop it"),
     ]))]
     Drive(Box<DriveArguments>),
-    /// Let one user go through a scenario, and print each request and its reply
+    /// Let one user go through a scenario and print each exchange
     #[command(after_help = ending("0 every reply was as it must be, 1 one was not, 2 an error", &[
         ("unruly check shop.toml http://127.0.0.1:8080", "Ask a server as one user does"),
         ("unruly check session.har --print > shop.toml", "Make a scenario of what a browser recorded"),

@@ -1,11 +1,12 @@
 //! A HAR file, in which a browser has recorded its requests, as a scenario (HTTP Archive 1.2).
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use unruly_plan::header_without_secret;
+use unruly_plan::{PASSWORD_PLACE, header_without_secret, is_secret};
 
 /// Headers that are the browser's own business, or that the engine sends itself.
 const LEFT_OUT: [&str; 12] = [
@@ -40,8 +41,7 @@ struct Log {
 #[serde(rename_all = "camelCase")]
 struct Entry {
     started_date_time: Option<String>,
-    #[serde(default)]
-    time: f64,
+    time: Option<f64>,
     request: Request,
 }
 
@@ -63,8 +63,29 @@ struct Header {
 
 #[derive(Deserialize)]
 struct PostData {
+    text: Option<String>,
     #[serde(default)]
-    text: String,
+    params: Vec<Param>,
+}
+
+#[derive(Deserialize)]
+struct Param {
+    name: String,
+    value: Option<String>,
+}
+
+impl PostData {
+    /// The body, if there is one: a form may be recorded by its fields alone.
+    fn body(&self) -> Option<String> {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let field = |it: &Param| {
+            let value = it.value.as_deref().unwrap_or_default();
+            format!("{}={}", encoded(&it.name), encoded(value))
+        };
+        let text = self.text.clone().filter(|it| !it.is_empty());
+        let fields = || self.params.iter().map(field).collect::<Vec<_>>().join("&");
+        text.or_else(|| Some(fields()).filter(|it| !it.is_empty()))
+    }
 }
 
 /// The text of a scenario with the requests to the server that the first one went to.
@@ -95,7 +116,7 @@ pub(crate) fn scenario(file: &str, text: &str) -> Result<String> {
         let _ = write!(said, "; {others} to other servers are left out");
     }
     let _ = write!(said, ".\nurl = {}\n", quoted(server));
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for (place, (_, path, entry)) in own.iter().enumerate() {
         let after = own.get(place + 1).map(|it| it.2);
         state(&mut said, &mut names, path, entry, after);
@@ -127,19 +148,26 @@ fn split(url: &str) -> Option<(String, String)> {
 
 fn state(
     said: &mut String,
-    names: &mut BTreeMap<String, usize>,
+    names: &mut BTreeSet<String>,
     path: &str,
     entry: &Entry,
     after: Option<&Entry>,
 ) {
     let request = &entry.request;
     let name = name(names, &request.method, path);
+    let (path, in_path) = match path.split_once('?') {
+        Some((path, query)) => {
+            let (query, names) = without_secrets(query);
+            (format!("{path}?{query}"), names)
+        }
+        None => (path.to_owned(), Vec::new()),
+    };
     let _ = write!(
         said,
         "\n[[state]]\nname = {}\nmethod = {}\npath = {}\n",
         quoted(&name),
         quoted(&request.method),
-        quoted(path)
+        quoted(&path)
     );
     let (lines, secrets) = headers(request);
     if !lines.is_empty() {
@@ -152,16 +180,58 @@ fn state(
             secrets.join(", ")
         );
     }
-    if let Some(data) = request.post_data.as_ref().filter(|it| !it.text.is_empty()) {
-        let _ = writeln!(said, "body = {}", quoted(&data.text));
+    let body = request.post_data.as_ref().and_then(PostData::body);
+    let (body, in_body) = body.map_or((None, Vec::new()), |it| {
+        let (body, names) = without_secrets(&it);
+        (Some(body), names)
+    });
+    if let Some(body) = body {
+        let _ = writeln!(said, "body = {}", quoted(&body));
+    }
+    let placed = [in_path, in_body].concat();
+    if !placed.is_empty() {
+        let _ = writeln!(
+            said,
+            "# {{password}} stands for the recorded {}: put it in UNRULY_PASSWORD",
+            placed.join(", ")
+        );
     }
     if let Some(pause_ms) = after.and_then(|it| pause_ms(entry, it)) {
         let _ = writeln!(said, "think = \"{pause_ms:.0}ms\"");
     }
 }
 
+/// A query, a form or an object of JSON with `{password}` in the place of secrets, and their names.
+fn without_secrets(text: &str) -> (String, Vec<String>) {
+    let mut names = Vec::new();
+    if let Ok(serde_json::Value::Object(mut object)) = serde_json::from_str(text) {
+        for (name, value) in &mut object {
+            if value.as_str().is_some_and(|it| is_secret(name, it)) {
+                names.push(name.clone());
+                *value = PASSWORD_PLACE.into();
+            }
+        }
+        let changed = || serde_json::Value::Object(object).to_string();
+        let text = if names.is_empty() {
+            text.to_owned()
+        } else {
+            changed()
+        };
+        return (text, names);
+    }
+    let fields = text.split('&').map(|field| match field.split_once('=') {
+        Some((name, value)) if is_secret(name, value) => {
+            names.push(name.to_owned());
+            format!("{name}={PASSWORD_PLACE}")
+        }
+        _ => field.to_owned(),
+    });
+    let text = fields.collect::<Vec<_>>().join("&");
+    (text, names)
+}
+
 /// A name that no state before it has: the method and the end of the path.
-fn name(names: &mut BTreeMap<String, usize>, method: &str, path: &str) -> String {
+fn name(names: &mut BTreeSet<String>, method: &str, path: &str) -> String {
     let path = path.split('?').next().unwrap_or_default();
     let words = path.split('/').filter(|it| !it.is_empty());
     let last: Vec<&str> = words.rev().take(2).collect();
@@ -177,12 +247,13 @@ fn name(names: &mut BTreeMap<String, usize>, method: &str, path: &str) -> String
         name.push('-');
         name.extend(word.chars().take(20).map(fits));
     }
-    let count = names.entry(name.clone()).or_insert(0);
-    *count += 1;
-    match count {
-        1 => name,
-        count => format!("{name}-{count}"),
+    let mut unique = name.clone();
+    let mut count = 1;
+    while !names.insert(unique.clone()) {
+        count += 1;
+        unique = format!("{name}-{count}");
     }
+    unique
 }
 
 /// The header lines that are sent, and the names of those that hold a secret.
@@ -206,7 +277,7 @@ fn headers(request: &Request) -> (Vec<String>, Vec<String>) {
 /// How long a person thought between two requests, where that is known.
 fn pause_ms(entry: &Entry, after: &Entry) -> Option<f64> {
     let at = |it: &Entry| millis(it.started_date_time.as_deref()?);
-    let pause_ms = at(after)? - at(entry)? - entry.time.max(0.0);
+    let pause_ms = at(after)? - at(entry)? - entry.time.unwrap_or(0.0).max(0.0);
     // The time of day only: a session over midnight has no pause there.
     (pause_ms >= PAUSE_MS).then_some(pause_ms)
 }
@@ -225,9 +296,9 @@ fn millis(date: &str) -> Option<f64> {
     Some(((hours * 60.0 + minutes) * 60.0 + seconds) * 1e3)
 }
 
-/// A text as TOML writes it. TOML and JSON have the same escapes, except that JSON has a few more.
+/// A text as TOML writes it.
 fn quoted(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
+    toml_edit::Value::from(text).to_string()
 }
 
 #[cfg(test)]
@@ -243,8 +314,11 @@ mod tests {
                      {"name": "Cookie", "value": "sid=1"}]}},
         {"startedDateTime": "2026-11-27T10:00:00.050Z", "request": {"method": "GET", "url": "https://cdn.example/x.js"}},
         {"startedDateTime": "2026-11-27T10:00:02.600Z", "time": 9, "request": {"method": "POST",
-         "url": "https://shop.example/cart/7", "headers": [{"name": "Authorization", "value": "Bearer abc"}],
-         "postData": {"mimeType": "text/plain", "text": "a=\"1\"\n"}}},
+         "url": "https://shop.example/cart/7?access_token=t0p", "headers": [{"name": "Authorization", "value": "Bearer abc"}],
+         "postData": {"mimeType": "text/plain", "text": "a=\"1\"\u007f\n"}}},
+        {"time": null, "request": {"method": "GET", "url": "https://shop.example/items/2"}},
+        {"request": {"method": "POST", "url": "https://shop.example/login",
+         "postData": {"params": [{"name": "user", "value": "a&b"}, {"name": "password", "value": "hunter2"}]}}},
         {"request": {"method": "GET", "url": "https://shop.example/items"}}
     ]}}"#;
 
@@ -252,11 +326,14 @@ mod tests {
     fn what_a_browser_recorded_is_a_scenario() {
         let text = scenario("x.har", HAR).expect("it is one");
         assert!(
-            text.contains("3 requests to https://shop.example; 1 to other servers"),
+            text.contains("5 requests to https://shop.example; 1 to other servers"),
             "{text}"
         );
         assert!(
-            text.contains("secret: Authorization") && !text.contains("abc"),
+            text.contains("secret: Authorization")
+                && !text.contains("abc")
+                && !text.contains("t0p")
+                && !text.contains("hunter2"),
             "{text}"
         );
         let scenario: Scenario = text.parse().expect("it is a scenario");
@@ -269,18 +346,24 @@ mod tests {
             told,
             [
                 ("get-items", "/items?q=%7Ba%7D"),
-                ("post-cart-7", "/cart/7"),
-                ("get-items-2", "/items")
+                ("post-cart-7", "/cart/7?access_token={password}"),
+                ("get-items-2", "/items/2"),
+                ("post-login", "/login"),
+                ("get-items-3", "/items"),
             ]
         );
-        let [first, second, _] = scenario.states() else {
-            panic!("there are three");
+        let [first, second, _, login, _] = scenario.states() else {
+            panic!("there are five");
         };
+        assert_eq!(
+            login.body.as_deref(),
+            Some("user=a%26b&password={password}")
+        );
         assert_eq!(first.headers.to_string(), "Accept: text/html");
         assert_eq!(first.think.map(|it| it.0), Some(2_500_000_000));
         assert_eq!(
             (second.body.as_deref(), second.think),
-            (Some("a=\"1\"\n"), None)
+            (Some("a=\"1\"\u{7f}\n"), None)
         );
     }
 

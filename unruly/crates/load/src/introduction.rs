@@ -10,12 +10,14 @@ use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 use crate::link::{Link, Place};
 use crate::poller::Poller;
 use crate::socket::receive_waiting;
-use crate::target::{Answer, GREETING, Incoming, Outgoing, ProtocolError, Reply, Target};
+use crate::target::{
+    Answer, GREETING, Incoming, Outgoing, ProtocolError, REPLY_BYTES_MAX, Reply, Target,
+};
 use crate::targets::Driver;
 use crate::tls::OtherProtocol;
 
-/// Longest answer to a greeting.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Longest answer: that of a rehearsal is a whole reply.
+const ANSWER_BYTES_MAX: usize = REPLY_BYTES_MAX;
 
 /// How long the first word of a server by TLS is waited for. Most send a ticket at once.
 const FIRST_WORD: DurationNs = DurationNs::millis(100);
@@ -160,7 +162,23 @@ impl Conversation {
             }
             self.drain();
             let heard = exchange(&mut self.link, &mut self.input, until_ns);
-            heard.map_err(|error| silent(&self.place, &error))?;
+            if let Err(error) = heard {
+                return self.end(&error, take);
+            }
+        }
+    }
+
+    /// A reply that ends with the connection, or why there is none.
+    fn end<T>(
+        &mut self,
+        error: &io::Error,
+        take: impl FnOnce(&Incoming<'_>, &[u8]) -> T,
+    ) -> Result<T, IntroductionError> {
+        let over = error.kind() == io::ErrorKind::UnexpectedEof;
+        let ended = over.then(|| self.target.decode_end(&self.input));
+        match ended {
+            Some(Ok(Some(incoming))) => Ok(take(&incoming, &self.input)),
+            _ => Err(silent(&self.place, error)),
         }
     }
 }

@@ -226,6 +226,11 @@ impl<S: Source> Source for Limited<S> {
     fn is_over(&mut self) -> bool {
         self.left == 0 || self.source.is_over()
     }
+
+    fn abandon(&mut self) -> u64 {
+        let left = std::mem::take(&mut self.left);
+        self.source.abandon().min(left)
+    }
 }
 
 /// Ends another source as soon as `end` is set. The engine still waits for the open requests.

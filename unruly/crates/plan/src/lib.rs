@@ -75,7 +75,7 @@ pub use model::{
 pub use portion::Portion;
 pub use random::mix;
 pub use scenario::{CAPTURED, Capture, Origin, Scenario, State, Step, Walks};
-pub use secret::{Secret, has_place, header_without_secret, shown};
+pub use secret::{Secret, has_place, header_without_secret, is_secret, shown};
 pub use service::{
     GoProgram, Impossible, Parameter, ParameterValue, Service, ServiceFile, ServicePlace,
     ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,

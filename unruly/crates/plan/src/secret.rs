@@ -51,8 +51,10 @@ const SECRET_OPTIONS: [&str; 17] = [
     "xamzsignature",
 ];
 
-/// True if an option's value is a secret, and not the place of one or of a key.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+/// True if the value of an option or a field of this name is a secret, and not the place of one or of
+/// a key.
+#[must_use]
+pub fn is_secret(name: &str, value: &str) -> bool {
     let plain = |c: &char| !matches!(c, '-' | '_');
     let name: String = decoded(name)
         .unwrap_or_default()

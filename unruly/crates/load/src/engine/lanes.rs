@@ -125,8 +125,8 @@ impl Engine<'_> {
         pool.waiting.push_back(slot);
         self.stirred = true;
         if let Some(copy) = self.pending.at(slot) {
-            copy.asked.record.waited = true;
             let asked = copy.asked;
+            copy.asked.record.waited = true;
             self.held_back(&asked);
         }
     }

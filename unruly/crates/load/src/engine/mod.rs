@@ -498,6 +498,7 @@ impl<'a> Engine<'a> {
     /// Counts a copy that cannot be sent at once, and notes whether it was late already. Its row
     /// cannot show that: the row has no send time, or one that includes the wait.
     fn held_back(&mut self, asked: &Asked) {
+        // It has waited for its user already: no delay of ours.
         if asked.record.waited {
             return;
         }

@@ -26,8 +26,8 @@ impl Engine<'_> {
             .at(slot)
             .filter(|copy| copy.asked.record.sent_bytes == 0 && !copy.asked.record.waited);
         if let Some(copy) = waits {
-            copy.asked.record.waited = true;
             let asked = copy.asked;
+            copy.asked.record.waited = true;
             self.held_back(&asked);
         }
     }

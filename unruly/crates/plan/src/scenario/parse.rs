@@ -176,6 +176,10 @@ fn origin(text: &str) -> Option<Origin> {
         "json" => {
             // `items[0].id` and `items.0.id` are one path.
             let plain = rest.replace('[', ".").replace(']', "");
+            let plain = plain
+                .strip_prefix('.')
+                .filter(|_| rest.starts_with('['))
+                .unwrap_or(&plain);
             let path: Vec<String> = plain.split('.').map(str::to_owned).collect();
             let whole = path.iter().all(|it| !it.is_empty());
             whole.then_some(Origin::Json(path))

@@ -197,6 +197,7 @@ impl Exchange for Calls {
             session: outgoing.session,
             value: false,
             form: 0,
+            user: 0,
             keeps_body: false,
         })
     }

@@ -337,6 +337,7 @@ impl Exchange for Asking {
             session: outgoing.session,
             value: false,
             form: 0,
+            user: 0,
             keeps_body: true,
         })
     }

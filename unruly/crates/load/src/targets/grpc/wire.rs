@@ -131,6 +131,7 @@ mod tests {
                 session: 0,
                 value: false,
                 form: 0,
+                user: 0,
                 bytes: 0,
                 body: Vec::new(),
                 messages: 0,

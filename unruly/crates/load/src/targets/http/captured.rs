@@ -16,6 +16,8 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 pub(in super::super) struct Captured {
     names: Vec<String>,
     values: Mutex<HashMap<usize, Vec<String>>>,
+    /// How many users have begun in each session.
+    users: Mutex<HashMap<usize, u64>>,
 }
 
 impl Captured {
@@ -25,6 +27,7 @@ impl Captured {
         Self {
             names: names.map(str::to_owned).collect(),
             values: Mutex::default(),
+            users: Mutex::default(),
         }
     }
 
@@ -55,6 +58,16 @@ impl Captured {
     /// Another user takes the place of this one.
     pub(super) fn forget(&self, user: usize) {
         self.values().remove(&user);
+        *self.users().entry(user).or_insert(0) += 1;
+    }
+
+    fn users(&self) -> MutexGuard<'_, HashMap<usize, u64>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a session's user. What a late reply brings for an earlier one is nobody's.
+    pub(super) fn user_of(&self, session: usize) -> u64 {
+        self.users().get(&session).copied().unwrap_or(0)
     }
 }
 

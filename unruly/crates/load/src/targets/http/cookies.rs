@@ -11,8 +11,8 @@ use cookie::time::{Duration, OffsetDateTime};
 const COOKIES_MAX: usize = 50;
 const BYTES_MAX: usize = 4_096;
 
-/// The cookies of one client, by their names: values, and the paths that they are for.
-type Jar = BTreeMap<String, (String, String)>;
+/// The cookies of one client, by their names and the paths that they are for.
+type Jar = BTreeMap<(String, String), String>;
 
 /// The cookies of all clients of a process towards one host.
 #[derive(Debug)]
@@ -57,10 +57,11 @@ impl Jars {
         let (name, value) = (cookie.name().to_owned(), cookie.value().to_owned());
         let mut jars = self.jars();
         let jar = jars.entry(client).or_default();
+        let named = (name, own);
         if is_over(&cookie) {
-            jar.remove(&name);
-        } else if jar.len() < COOKIES_MAX || jar.contains_key(&name) {
-            jar.insert(name, (value, own));
+            jar.remove(&named);
+        } else if jar.len() < COOKIES_MAX || jar.contains_key(&named) {
+            jar.insert(named, value);
         }
     }
 
@@ -68,9 +69,12 @@ impl Jars {
     pub(super) fn header(&self, client: usize, path: &str) -> Option<String> {
         let jars = self.jars();
         let jar = jars.get(&client)?.iter();
-        let sent = jar.filter(|(_, (_, own))| is_below(path, own));
+        let mut sent: Vec<_> = jar.filter(|((_, own), _)| is_below(path, own)).collect();
+        // Longer paths first (RFC 6265, 5.4).
+        sent.sort_by_key(|((_, own), _)| std::cmp::Reverse(own.len()));
         let pairs: Vec<_> = sent
-            .map(|(name, (value, _))| format!("{name}={value}"))
+            .iter()
+            .map(|((name, _), value)| format!("{name}={value}"))
             .collect();
         (!pairs.is_empty()).then(|| pairs.join("; "))
     }
@@ -122,7 +126,7 @@ mod tests {
         assert_eq!(jars.header(1, path).as_deref(), Some("lang=en; sid=one"));
         assert_eq!(jars.header(2, path).as_deref(), Some("sid=two"));
         assert_eq!(jars.header(3, path), None);
-        jars.set(1, path, b"sid=three");
+        jars.set(1, path, b"sid=three; Path=/");
         assert_eq!(jars.header(1, path).as_deref(), Some("lang=en; sid=three"));
         jars.forget(1);
         assert_eq!(jars.header(1, path), None);
@@ -134,11 +138,12 @@ mod tests {
         jars.set(0, "/shop/login", b"a=1");
         jars.set(0, "/shop/login", b"b=1; Path=/");
         jars.set(0, "/shop/login", b"c=1; Path=/admin");
+        jars.set(0, "/shop/login", b"b=2; Path=/admin");
         for (path, wanted) in [
             ("/shop/cart", "a=1; b=1"),
             ("/", "b=1"),
             ("/shopping", "b=1"),
-            ("/admin/users", "b=1; c=1"),
+            ("/admin/users", "b=2; c=1; b=1"),
         ] {
             assert_eq!(jars.header(0, path).as_deref(), Some(wanted), "{path}");
         }

@@ -301,11 +301,15 @@ impl Exchange for Asking {
             session,
             value,
             form,
+            user: self.kept.user_of(session),
             keeps_body: value || looks,
         })
     }
 
     fn reply(&self, response: Response) -> (Fate, Option<u16>) {
+        if response.user != self.kept.user_of(response.session) {
+            return (Fate::Done, Some(response.head.status.as_u16()));
+        }
         for cookie in response.head.headers.get_all(http::header::SET_COOKIE) {
             let form = &self.ask(response.form).form;
             form.set_cookie(response.session, cookie.as_bytes());

@@ -41,6 +41,11 @@ pub(in super::super) struct Kept {
 }
 
 impl Kept {
+    /// The number of a session's user, where users come and go.
+    pub(super) fn user_of(&self, session: usize) -> u64 {
+        self.captured.as_ref().map_or(0, |it| it.user_of(session))
+    }
+
     /// Another user takes the place of a session's.
     pub(super) fn forget(&self, session: usize) {
         if let Some(jars) = &self.cookies {

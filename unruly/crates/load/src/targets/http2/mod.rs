@@ -67,6 +67,8 @@ pub(super) struct Request {
     pub(super) value: bool,
     /// Its number among the requests that there are.
     pub(super) form: usize,
+    /// The number of the session's user.
+    pub(super) user: u64,
     /// The body of its response is looked at.
     pub(super) keeps_body: bool,
 }
@@ -81,6 +83,8 @@ pub(super) struct Response {
     pub(super) value: bool,
     /// The number of its request among those that there are.
     pub(super) form: usize,
+    /// The number of the session's user.
+    pub(super) user: u64,
     /// Bytes of its body.
     pub(super) bytes: usize,
     /// The body, where it is looked at.
@@ -131,6 +135,7 @@ struct Stream {
     /// It asks for the value of a key.
     value: bool,
     form: usize,
+    user: u64,
     keeps_body: bool,
     /// Where messages are counted.
     messages: Option<Messages>,
@@ -224,6 +229,7 @@ impl Streams {
             session: asker,
             value,
             form,
+            user,
             keeps_body,
         } = request;
         let sent = session.send.send_request(head, body.is_empty());
@@ -240,6 +246,7 @@ impl Streams {
                     session: asker,
                     value,
                     form,
+                    user,
                     keeps_body,
                     messages: self.exchange.has_messages().then(Messages::default),
                     state: State::Head(head),
@@ -389,6 +396,7 @@ impl Stream {
             session: self.session,
             value: self.value,
             form: self.form,
+            user: self.user,
             bytes,
             body,
             messages: self.messages.as_ref().map_or(0, Messages::whole),
