@@ -263,7 +263,7 @@ impl Piece {
     }
 }
 
-/// What places may stand for, beside what is always there.
+/// The sources of values that a place may name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known<'a> {
     pub(super) data: Option<&'a Data>,
