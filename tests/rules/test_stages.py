@@ -30,7 +30,13 @@ def stages(folder: Path, *names: str, **variables: str) -> tuple[int, list[str]]
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "STAGES_UNTIL": "", "MAKE": str(make), **variables},
+        env={
+            **os.environ,
+            "STAGES_UNTIL": "",
+            "STAGES_TOO_LONG": "",
+            "MAKE": str(make),
+            **variables,
+        },
     )
     return done.returncode, done.stdout.splitlines()
 
@@ -56,3 +62,13 @@ def test_a_stage_without_time_is_named_and_not_counted_as_passed(tmp_path: Path)
     assert code == 0
     assert "NOT RUN  late: no time was left; hint: make late" in lines
     assert lines[-1] == "stages: 0 passed, 0 failed, 2 not run"
+
+
+def test_a_stage_that_would_take_too_long_is_left_out_and_the_others_are_not(
+    tmp_path: Path,
+) -> None:
+    code, lines = stages(tmp_path, "long", "loud", STAGES_TOO_LONG="long")
+    assert code == 0
+    assert "NOT RUN  long: no time was left; hint: make long" in lines
+    assert any(line.startswith("passed  loud:") for line in lines)
+    assert lines[-1] == "stages: 1 passed, 0 failed, 1 not run"
