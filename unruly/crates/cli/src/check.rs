@@ -1,6 +1,5 @@
 //! `unruly check`: one user goes through a scenario, and each exchange is printed.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use unruly_plan::{Load, Plan, Portion, Scenario, Secret, Transport, Url, Walks};
 use unruly_program::{password_of, printable};
 use unruly_trace::DurationNs;
 
+use crate::cli::say;
 use crate::drive::flag;
 use crate::drive_http::{HttpArguments, scenario};
 
@@ -57,8 +57,7 @@ pub(crate) fn check(mut arguments: CheckArguments) -> Result<u8> {
         )
     })?;
     if arguments.print {
-        write!(std::io::stdout(), "{text}")?;
-        return Ok(0);
+        return say(text.replace('\r', "").trim_end()).map(|()| 0);
     }
     let url = arguments
         .url
@@ -101,7 +100,6 @@ fn walk(
     driver: &dyn Driver,
     password: Option<&Secret>,
 ) -> Result<u8> {
-    let mut out = std::io::stdout().lock();
     let mut walks = Walks::new(
         scenario,
         arguments.seed,
@@ -118,21 +116,21 @@ fn walk(
         &mut |exchange| {
             count += 1;
             let name = &scenario.states()[exchange.step.state].name;
-            let written = out.write_all(shown(count, name, exchange, password).as_bytes());
-            broken = broken.take().or_else(|| written.err());
+            let said = say(&shown(count, name, exchange, password));
+            broken = broken.take().or_else(|| said.err());
             if exchange.wrong.is_some() {
                 failed = Some(name.clone());
             }
         },
     )?;
     if let Some(error) = broken {
-        return Err(error.into());
+        return Err(error);
     }
     let told = match &failed {
         None => format!("{count} requests: every reply is as it must be"),
         Some(name) => format!("the reply to {name} is not as it must be, so the user stops there"),
     };
-    writeln!(out, "{told}")?;
+    say(&told)?;
     Ok(u8::from(failed.is_some()))
 }
 
@@ -160,8 +158,8 @@ fn shown(number: usize, name: &str, exchange: &Exchange, password: Option<&Secre
     told += &message(&exchange.sent, "  > ", password);
     told += &message(&exchange.received, "  < ", password);
     told += &match &exchange.wrong {
-        None => format!("  fine, {took_ms:.1} ms\n\n"),
-        Some(wrong) => format!("  FAILED: {}\n\n", opened(wrong, password)),
+        None => format!("  fine, {took_ms:.1} ms\n"),
+        Some(wrong) => format!("  FAILED: {}\n", opened(wrong, password)),
     };
     told
 }
