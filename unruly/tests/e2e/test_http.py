@@ -162,6 +162,32 @@ def test_requests_wait_in_the_client_and_count_from_their_scheduled_time(tmp_pat
     assert not run.verdict()["self_distrust"]["tail_explained_share"]
 
 
+def test_requests_that_a_stopped_generator_sent_late_are_counted_though_they_waited(
+    tmp_path: Path,
+) -> None:
+    fault = '[[fault]]\nkind = "stop"\nprocess = "drive-0"\nat = "1s"\nduration = "1s"\n'
+    plan = tmp_path / "plan.toml"
+
+    def fine(connection: Connection) -> None:
+        while connection.request():
+            connection.reply()
+
+    with server(fine) as url:
+        plan.write_text(
+            f'name = "late"\n[run]\nduration = "3s"\nwarmup = "0s"\n[drive]\nurl = "{url}"\n'
+            f'clients = 4\nconnections = 1\narrivals = "constant"\nrate = "100/s"\n{fault}'
+        )
+        said = call("run", plan, "-q", "-o", tmp_path / "out")
+    assert said.returncode in (0, 1), said.stderr
+    (late,) = (
+        it["counts"]["requests"].get("late", 0)
+        for it in Measured(tmp_path / "out").manifest["processes"]
+        if it["name"] == "drive-0"
+    )
+    # A hundred were due during the stop, and one connection carries one of them at a time.
+    assert late > 50
+
+
 def test_connections_are_opened_as_they_are_needed_up_to_their_number(tmp_path: Path) -> None:
     together = threading.Barrier(5)
 

@@ -22,7 +22,7 @@ def operations(run: Measured) -> dict[str, int]:
 
 
 def check_ways(made: Shop) -> None:
-    """Every user goes as the scenario says, with what it has captured itself."""
+    """Check that each user made its requests in an order of the scenario, with its own values."""
     assert not made.wrong
     for way in made.asked.values():
         assert way[0] == "login"
@@ -50,7 +50,7 @@ def test_each_user_logs_in_and_goes_on_with_its_own_values(
     assert operations(run) == {name: asked.count(name) for name in ("login", "browse", "item")}
     # Five standard deviations of a share of 0.6 of about 900 visits.
     assert 0.51 < asked.count("item") / asked.count("browse") < 0.69
-    assert "users who login, browse, item" in run.manifest["target"]
+    assert "users go through login, browse, item" in run.manifest["target"]
 
 
 def test_users_of_http2_go_the_same_way(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ fn of_script(script: &Script) -> String {
 /// The states of users.
 fn of_scenario(scenario: &Scenario) -> String {
     let names = scenario.states().iter().map(|it| it.name.as_str());
-    format!("users who {}", names.collect::<Vec<_>>().join(", "))
+    format!("users go through {}", names.collect::<Vec<_>>().join(", "))
 }
 
 /// The choices of an HTTP client that a reader of the report must know.
