@@ -56,6 +56,8 @@ class Cell:
     processor time is in that of the process."""
     second: float | None = None
     """The bandwidth of a second reader as a share of the first reader's; None without one."""
+    second_since_s: float = 0.0
+    """From when on the second reader has rows, seconds after the begin."""
     factors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -140,10 +142,12 @@ def _leg(
         lambda s: 8e6 + 0 * s, lost=cell.lost_share,
     )  # fmt: skip
     if cell.second is not None:
-        tables["intervals"] += _rows(
+        rows = _rows(
             of, "reader", "reader-1", begin, total_s, lambda s: cell.second * flow(s),
             cell.reader_cores / 2, lambda s: 8e6 + 0 * s,
         )  # fmt: skip
+        known = begin + int(cell.second_since_s * NS)
+        tables["intervals"] += [row for row in rows if row["started_ns"] >= known]
     if cell.breaks_in == repeat:
         broke = begin + int(shape.warmup_s * NS / 2)
         rows = tables["intervals"]

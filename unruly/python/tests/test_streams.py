@@ -106,6 +106,17 @@ def test_a_reader_without_a_quota_is_held_to_its_core(tmp_path):
     assert all(leg.unaccounted == 0 for leg in analysis.streams.legs)
 
 
+def test_a_reader_without_a_row_of_the_measured_time_may_be_the_one_that_bounds_its_group(tmp_path):
+    cells = (Cell("jgroups-tcp", second=0.5, second_since_s=10.5),)
+    path = write_streams(tmp_path / "run", cells, quotas='"reader-1" = 0.12\n')
+    reader = _row(_analysed(path, pictures=False), "jgroups-tcp").reader
+    assert reader.process == "reader-1"
+    assert reader.room_cores == pytest.approx(0.12)
+    assert reader.cpu_cores is None
+    assert not reader.bound
+    assert reader.absent["cpu_cores"] == "no row of this end was measured"
+
+
 # what flowed
 
 
@@ -474,7 +485,7 @@ def _asked(loads, shares, load="cpu"):
         for repeat, share in enumerate(kept):
             means[loaded, repeat], means[base, repeat] = share * 1e9, 1e9
     bps = {key: np.full(4, mean) for key, mean in means.items()}
-    flow = Flow((), bps, means, pd.DataFrame(), pd.DataFrame(), "")
+    flow = Flow((), bps, means, *[pd.DataFrame()] * 2, "", pd.DataFrame())
     (found,) = hypotheses(rows, flow)
     return found
 

@@ -11,36 +11,46 @@ from streams_house import NAMESPACES, machines, measured
 if TYPE_CHECKING:
     from pathlib import Path
 
-PROTOCOLS = ["corosync-cpg", "jgroups-udp", "jgroups-tcp"]
-# On a busy machine the free group is slow too: the limit must be far below what it reaches there.
-SLOW, FREE = "0.05", "1"
+# Beside busy processors corosync's free readers use a tenth of a core: a limit must be far below
+# that. A virtual machine loads its classes for half a second of processor time, and has 10 s.
+SLOW = {"corosync-cpg": "0.05", "jgroups-udp": "0.1", "jgroups-tcp": "0.1"}
+FREE = "1"
+PROTOCOLS = list(SLOW)
 
 
 @pytest.fixture(scope="module")
-def groups(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
     need_root("hosts of their own")
-    names = ", ".join(f'"{name}"' for name in PROTOCOLS)
-    matrix = f'[matrix]\n"stream.protocol" = [{names}]\n"quota.reader-1" = [{SLOW}, {FREE}]\n'
+    corosync = group(tmp_path_factory.mktemp("corosync"), PROTOCOLS[:1])
+    jgroups = group(tmp_path_factory.mktemp("jgroups"), PROTOCOLS[1:])
+    return {name: corosync if name == "corosync-cpg" else jgroups for name in PROTOCOLS}
+
+
+def group(folder: Path, protocols: list[str]) -> Measured:
+    """Two readers of each protocol, the second one with a limit and without."""
+    names = ", ".join(f'"{name}"' for name in protocols)
+    quotas = f"{SLOW[protocols[0]]}, {FREE}"
+    matrix = f'[matrix]\n"stream.protocol" = [{names}]\n"quota.reader-1" = [{quotas}]\n'
     stream = 'protocol = "jgroups-tcp"\nreaders = 2'
-    return measured(tmp_path_factory.mktemp("groups"), stream, NAMESPACES, matrix, duration="3s")
+    return measured(folder, stream, NAMESPACES, matrix, duration="3s")
 
 
 def cell(protocol: str, cores: str) -> str:
     return f"protocol={protocol} reader-1={cores}"
 
 
-@pytest.mark.parametrize("cores", [SLOW, FREE])
+@pytest.mark.parametrize("limited", [True, False])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_reader_has_every_message_once_and_in_order(
-    groups: Measured, protocol: str, cores: str
+    groups: dict[str, Measured], protocol: str, *, limited: bool
 ) -> None:
-    own = cell(protocol, cores)
-    problems = groups.rows(
+    own = cell(protocol, SLOW[protocol] if limited else FREE)
+    problems = groups[protocol].rows(
         f"select process, kind, detail from events where cell = '{own}'"
         " and (kind like 'stream%' or kind = 'peer lost')"
     )
     assert not problems
-    rows = groups.rows(
+    rows = groups[protocol].rows(
         "select process, host, sum(messages)::bigint, sum(bytes)::bigint, sum(lost)::bigint,"
         " sum(duplicated)::bigint, sum(reordered)::bigint from intervals"
         f" where cell = '{own}' group by all order by 1"
@@ -58,28 +68,28 @@ def test_each_reader_has_every_message_once_and_in_order(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_reading_of_a_sampled_message_is_a_request_of_its_own(
-    groups: Measured, protocol: str
+    groups: dict[str, Measured], protocol: str
 ) -> None:
     own = cell(protocol, FREE)
-    rows = groups.rows(
+    rows = groups[protocol].rows(
         "select server, count(*), count(distinct request), min(request % 2), max(request % 2)"
         f" from requests where cell = '{own}' group by all order by 1"
     )
-    ((written,),) = groups.rows(
+    ((written,),) = groups[protocol].rows(
         f"select sum(messages)::bigint from intervals where cell = '{own}' and side = 'writer'"
     )
     sampled = -(-written // 100)
     assert [tuple(row[1:]) for row in rows] == [(sampled, sampled, 0, 0), (sampled, sampled, 1, 1)]
-    ((all_requests,),) = groups.rows(
+    ((all_requests,),) = groups[protocol].rows(
         f"select count(distinct (client, request)) from requests where cell = '{own}'"
     )
     assert all_requests == 2 * sampled
 
 
-def used_cores(groups: Measured, protocol: str, cores: str) -> dict[str, float]:
+def used_cores(groups: dict[str, Measured], protocol: str, cores: str) -> dict[str, float]:
     """The cores that each process of a cell used, on average."""
     return dict(
-        groups.rows(
+        groups[protocol].rows(
             "select process, sum(cpu_ns) / (max(ended_ns) - min(started_ns)) from intervals"
             f" where cell = '{cell(protocol, cores)}' group by all"
         )
@@ -87,40 +97,48 @@ def used_cores(groups: Measured, protocol: str, cores: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_one_slow_reader_holds_the_whole_group_up(groups: Measured, protocol: str) -> None:
+def test_one_slow_reader_holds_the_whole_group_up(
+    groups: dict[str, Measured], protocol: str
+) -> None:
+    slow = SLOW[protocol]
     found = {
         (cores, process): messages
-        for cores in (SLOW, FREE)
-        for process, messages in groups.rows(
+        for cores in (slow, FREE)
+        for process, messages in groups[protocol].rows(
             "select process, sum(messages)::bigint from intervals"
             f" where cell = '{cell(protocol, cores)}' group by all"
         )
     }
     # On a busy machine the free group is slow too, and the limit takes little of that.
-    left = float(SLOW) / used_cores(groups, protocol, FREE)["reader-1"]
+    left = float(slow) / used_cores(groups, protocol, FREE)["reader-1"]
     for process in ("writer-0", "reader-0", "reader-1"):
-        assert found[SLOW, process] < max(0.7, 1.3 * left) * found[FREE, process]
+        assert found[slow, process] < max(0.7, 1.3 * left) * found[FREE, process]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_quota_is_that_of_an_end_and_all_it_has_started(groups: Measured, protocol: str) -> None:
-    used = used_cores(groups, protocol, SLOW)
+def test_a_quota_is_that_of_an_end_and_all_it_has_started(
+    groups: dict[str, Measured], protocol: str
+) -> None:
+    used = used_cores(groups, protocol, SLOW[protocol])
     # What is left of a tenth of a second's share may be used in one piece.
-    assert used["reader-1"] < 1.3 * float(SLOW)
+    assert used["reader-1"] < 1.3 * float(SLOW[protocol])
     assert used["writer-0"] > used["reader-1"]
 
 
-def test_what_came_of_a_group_is_that_of_the_reader_that_bounds_it(groups: Measured) -> None:
-    rows = {row["cell"]: row for row in groups.verdict()["streams"]["rows"]}
-    room = {"reader-0": float(FREE), "reader-1": float(SLOW)}
+def test_what_came_of_a_group_is_that_of_the_reader_that_bounds_it(
+    groups: dict[str, Measured],
+) -> None:
     bounding = []
     for protocol in PROTOCOLS:
-        used = used_cores(groups, protocol, SLOW)
-        nearest = max(room, key=lambda reader: used[reader] / room[reader])
-        reader = rows[cell(protocol, SLOW)]["reader"]
-        assert reader["process"] == nearest
-        assert reader["room_cores"] == room[nearest]
-        bounding.append(nearest)
+        rows = {row["cell"]: row for row in groups[protocol].verdict()["streams"]["rows"]}
+        room = {"reader-0": float(FREE), "reader-1": float(SLOW[protocol])}
+        used = used_cores(groups, protocol, SLOW[protocol])
+        near = {name: used[name] / room[name] for name in room}
+        reader = rows[cell(protocol, SLOW[protocol])]["reader"]
+        # Two readers that are as near as each other are told apart by chance.
+        assert near[reader["process"]] > 0.9 * max(near.values())
+        assert reader["room_cores"] == room[reader["process"]]
+        bounding.append(reader["process"])
     # On a busy machine the limit may not be what bounds one of them.
     assert bounding.count("reader-1") >= 2
 

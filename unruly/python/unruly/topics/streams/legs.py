@@ -35,6 +35,7 @@ class Flow:
 
     ``bps`` maps (cell, repeat) to the bandwidth of each whole second, ``mean_bps`` to that of the
     whole measured time: 0 if it broke before that. Trials that could not begin have neither.
+    ``ends`` has every process that has rows: cell, side, process.
     """
 
     legs: tuple[Leg, ...]
@@ -43,10 +44,16 @@ class Flow:
     usage: pd.DataFrame
     events: pd.DataFrame
     note: str
+    ends: pd.DataFrame
 
     def repeats(self, cell: str) -> list[int]:
         """Return the repeats of a cell that have a bandwidth."""
         return sorted(repeat for name, repeat in self.mean_bps if name == cell)
+
+    def processes(self, cell: str, side: str) -> list[str]:
+        """Return the processes of a side, even one without a row of the measured time."""
+        of_side = self.ends[(self.ends["cell"] == cell) & (self.ends["side"] == side)]
+        return sorted(of_side["process"].unique())
 
 
 def flow(context: Context, plan: Plan) -> Flow:
@@ -74,7 +81,8 @@ def flow(context: Context, plan: Plan) -> Flow:
             bps[key] = seconds
             flowed = float(came[key]["bytes"].sum()) if key in came else 0.0
             means[key] = 8e9 * flowed / length
-    return Flow(tuple(legs), bps, means, usage, events, note)
+    ends = totals[["cell", "side", "process"]]
+    return Flow(tuple(legs), bps, means, usage, events, note, ends)
 
 
 def _least(

@@ -85,9 +85,9 @@ def rooms(context: Context, plan: Plan, flow: Flow, cell: str) -> dict[str, floa
         for (process, side), own in usage.groupby(["process", "side"])
     ]
     found = {}
-    for process, side, may, _ in used:
-        if side == stream_tables.COMPETE:
-            continue
+    # one of which nothing is known in this time has its room too
+    for process in (it for side in stream_tables.ENDS for it in flow.processes(cell, side)):
+        may = _kept_on(context, planned, process)
         taken = sum(
             cores * len(may & on) / len(on)
             for other, its, on, cores in used

@@ -147,8 +147,8 @@ def _ends(
     for side in stream_tables.ENDS:
         of_side = usage[usage["side"] == side]
         ends = [
-            _end(str(process), own, load, rooms[str(process)])
-            for process, own in of_side.groupby("process")
+            _end(process, of_side[of_side["process"] == process], load, rooms[process])
+            for process in flow.processes(cell, side)
         ]
         # of several readers the one that is nearest to all that it may use
         found[side] = max(ends, key=_share, default=_end("", of_side, load, 0.0))
@@ -156,7 +156,10 @@ def _ends(
 
 
 def _share(end: End) -> float:
-    used = (end.cpu_cores.estimate if end.cpu_cores else None) or 0.0
+    """How much of what it may use an end used; one of which nobody knows may be the nearest."""
+    if end.cpu_cores is None or end.cpu_cores.estimate is None:
+        return np.inf
+    used = end.cpu_cores.estimate
     return used / end.room_cores if end.room_cores else used
 
 

@@ -41,15 +41,16 @@ final class AgentRun {
       throws InterruptedException {
     AgentSocket asking = AgentSocket.open(config, loops.asking());
     try {
+      ProcessMonitor watch = ProcessMonitor.ofCollector(parent, load);
       Session.hello(parent, server.port());
-      watch(parent, load);
+      watch(parent, watch);
     } finally {
       asking.close();
     }
   }
 
-  private static void watch(Parent parent, Load load) throws InterruptedException {
-    ProcessMonitor watch = ProcessMonitor.ofCollector(parent, load);
+  private static void watch(Parent parent, ProcessMonitor watch) throws InterruptedException {
+    watch.start();
     try {
       Session.awaitStop(parent);
     } finally {

@@ -88,8 +88,9 @@ public final class Main {
     /** Runs until it is stopped. */
     static void run(Options options, Parent parent) throws InterruptedException {
       AeronDriver driver = AeronDriver.launch(options.text("directory"));
-      Session.hello(parent, -1);
       ProcessMonitor watch = new ProcessMonitor(parent, null, 0, null);
+      Session.hello(parent, -1);
+      watch.start();
       try {
         Session.awaitStop(parent);
       } finally {
@@ -108,8 +109,9 @@ public final class Main {
     /** Runs until it is stopped. */
     static void run(Options options, Parent parent) throws InterruptedException {
       try (Load load = Load.build(Workload.of(options), true, parent)) {
-        Session.hello(parent, -1);
         ProcessMonitor watch = new ProcessMonitor(parent, null, 0, load);
+        Session.hello(parent, -1);
+        watch.start();
         try {
           Session.awaitStop(parent);
         } finally {

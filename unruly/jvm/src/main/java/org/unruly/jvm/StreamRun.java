@@ -61,9 +61,10 @@ public final class StreamRun {
   private void run() throws IOException, InterruptedException {
     Load load = workload == null ? null : Load.build(workload, false, parent);
     try (Endpoint end = writes ? Protocols.sender(protocol, config) : Protocols.receiver(protocol, config)) {
-      Session.hello(parent, end.port());
       StreamCounts counts = writes ? sent : accounting;
       ProcessMonitor watch = new ProcessMonitor(parent, counts, config.messageBytes(), load);
+      Session.hello(parent, end.port());
+      watch.start();
       try {
         Schedule schedule = awaitStart(end);
         if (schedule != null) {

@@ -41,7 +41,10 @@ public final class ProcessMonitor implements AutoCloseable {
   private long cpuNs;
 
   /**
-   * Begins to watch.
+   * Watches from now on, and tells it after {@link #start}.
+   *
+   * <p>Make it before the hello: a process that may use little of a core loads these classes for seconds, and until then
+   * nobody would know what it used.
    *
    * @param counts of the stream, or null without one
    * @param messageBytes of each of its messages
@@ -60,12 +63,16 @@ public final class ProcessMonitor implements AutoCloseable {
     startedNs = System.nanoTime();
     cpuNs = times.read().processNs();
     thread.setDaemon(true);
-    thread.start();
   }
 
-  /** Begins to watch the collector and its workload (or null) alone: each second, and no intervals. */
+  /** Watches the collector and its workload (or null) alone: each second, and no intervals. */
   public static ProcessMonitor ofCollector(Parent parent, CompetingLoad load) {
     return new ProcessMonitor(parent, SECOND_NS, null, 0, load);
+  }
+
+  /** Begins to tell, once the agent has had the hello. */
+  public void start() {
+    thread.start();
   }
 
   /** Tells the last, shorter interval. */
