@@ -76,6 +76,10 @@ RAISED = {
     "run-cut-off": {**SMALL, "status": "cut off"},
     "run-stopped": {**SMALL, "status": "stopped"},
     "run-resumed": {**SMALL, "manifest": {"parts": IN_PARTS}},
+    "load-in-stages": {
+        **SMALL,
+        "manifest": {"cells": [{"name": "base", "factors": {"drive.ramp": "10s:50, 20s:50"}}]},
+    },
     "failures": {**SMALL, "failed_share": 0.01},
     "steal-high": {**SMALL, "steal_share": 0.05},
     "samples-late": {**SMALL, "sampler_lag_ns": 400e6},

@@ -205,6 +205,23 @@ def test_requests_of_a_closed_loop_are_no_arrivals(tmp_path):
     assert "closed loop" in row.absent["dispersion"]
 
 
+def test_users_who_think_by_one_clock_have_an_index_of_dispersion(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE)
+    (run / "plan.toml").write_text('[drive]\narrivals = "closed"\ndispersion = 100.0\n')
+    row = _only(numbers(run))
+    # the planted schedule is regular, whatever its plan asked for
+    assert row.dispersion.index.estimate < 1
+    assert "dispersion" not in row.absent
+
+
+def test_a_load_that_changes_in_stages_has_no_index_of_dispersion(tmp_path):
+    run = write_run(tmp_path / "run", **DRIVE)
+    (run / "plan.toml").write_text('[drive]\narrivals = "poisson"\nramp = "9s:5"\n')
+    row = _only(numbers(run))
+    assert row.dispersion is None
+    assert row.absent["dispersion"] == "the load changed in stages: its counts vary by plan"
+
+
 def test_closed_and_open_arrivals_of_one_plan_are_judged_by_cell(tmp_path):
     ways = ("constant", "closed")
     cells = [{"name": it, "factors": {"drive.arrivals": it}} for it in ways]

@@ -49,6 +49,10 @@ class CellPlan:
     """``drive.trace_url``: where a trace can be looked at, with ``{trace_id}``."""
     arrivals: str | None = None
     """``drive.arrivals``: ``constant``, ``poisson``, ``closed`` and so on."""
+    dispersion: float | None = None
+    """``drive.dispersion``: the index of dispersion that its bursts were to have."""
+    ramp: str | None = None
+    """``drive.ramp``: the stages of a load that changes."""
     is_stream: bool = False
     """True if the load of the plan is a stream."""
     protocol: str | None = None
@@ -184,6 +188,8 @@ def _cell(tables: Mapping[str, Any], factors: Mapping[str, str]) -> CellPlan:
         store=setting("drive.store", str),
         trace_url=setting("drive.trace_url", str),
         arrivals=setting("drive.arrivals", str),
+        dispersion=setting("drive.dispersion", float),
+        ramp=setting("drive.ramp", str),
         is_stream="stream" in tables,
         protocol=setting("stream.protocol", str),
         link_bps=setting("stream.link", lambda text: float(parse_bandwidth(text))),

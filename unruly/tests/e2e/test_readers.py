@@ -11,7 +11,7 @@ from streams_house import NAMESPACES, machines, measured
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Beside busy processors corosync's free readers use a tenth of a core: a limit must be far below
+# On a busy machine corosync's free readers use a tenth of a core: a limit must be far below
 # that. A virtual machine loads its classes for half a second of processor time, and has 10 s.
 SLOW = {"corosync-cpg": "0.05", "jgroups-udp": "0.1", "jgroups-tcp": "0.1"}
 FREE = "1"
@@ -135,7 +135,7 @@ def test_what_came_of_a_group_is_that_of_the_reader_that_bounds_it(
         used = used_cores(groups, protocol, SLOW[protocol])
         near = {name: used[name] / room[name] for name in room}
         reader = rows[cell(protocol, SLOW[protocol])]["reader"]
-        # Two readers that are as near as each other are told apart by chance.
+        # Of two readers that are equally near, chance decides which is named.
         assert near[reader["process"]] > 0.9 * max(near.values())
         assert reader["room_cores"] == room[reader["process"]]
         bounding.append(reader["process"])

@@ -84,7 +84,7 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         spans: true,
     };
     let (sessions, flags) = (asked.sessions, asked.flags);
-    let schedule = schedule(drive, seed)?;
+    let schedule = schedule(drive, seed, job.plan.run.warmup)?;
     let report = client.run(events, |start_ns| {
         let phases = Phases::new(start_ns, job.plan.run.warmup, job.plan.run.duration);
         let source = source(drive, seed, schedule, sessions, flags, phases, portion);
@@ -110,13 +110,17 @@ fn source(
 ) -> Box<dyn Source> {
     let arrivals = &drive.arrivals;
     let usual_think = match arrivals {
-        Arrivals::Closed { think } => *think,
+        Arrivals::Closed { think, .. } => *think,
         _ => unruly_plan::DurationNs(0),
     };
     let scenario = drive.store.as_deref().and_then(Store::scenario);
     let walks = scenario.map(|it| Walks::new(it, seed, sessions.sessions, portion, usual_think));
+    let warmup_ns = (phases.measure_ns - phases.start_ns).0.unsigned_abs();
+    let pace = || drive.closed_loop(seed, unruly_plan::DurationNs(warmup_ns), portion);
     match (arrivals, walks) {
-        (Arrivals::Closed { .. }, Some(walks)) => Box::new(Users::closed(walks, sessions, phases)),
+        (Arrivals::Closed { .. }, Some(walks)) => {
+            Box::new(Users::closed(walks, pace(), sessions, phases))
+        }
         (_, Some(walks)) => Box::new(Users::open(
             walks,
             dealt(schedule, portion),
@@ -124,7 +128,13 @@ fn source(
             phases,
         )),
         (Arrivals::Closed { .. }, None) => Box::new(ClosedSource::new(
-            arrivals, seed, sessions, flags, phases, portion,
+            arrivals,
+            pace(),
+            seed,
+            sessions,
+            flags,
+            phases,
+            portion,
         )),
         (_, None) => Box::new(OpenSource::new(
             dealt(schedule, portion),
@@ -136,9 +146,13 @@ fn source(
 }
 
 /// When an open loop asks.
-pub(crate) fn schedule(drive: &Drive, seed: u64) -> Result<Schedule> {
+pub(crate) fn schedule(
+    drive: &Drive,
+    seed: u64,
+    warmup: unruly_plan::DurationNs,
+) -> Result<Schedule> {
     let Some(times) = &drive.times else {
-        return Ok(drive.arrivals.schedule(seed, 0));
+        return Ok(drive.schedule(seed, warmup));
     };
     let text = std::fs::read_to_string(times).with_context(|| {
         format!("{times}: cannot be read; wanted the times of a replay; hint: one time in seconds on each line")

@@ -22,7 +22,7 @@ pub fn due_until(job: &Job, elapsed: DurationNs) -> Option<u64> {
             let last_ns = u64::try_from(elapsed.0)
                 .unwrap_or(0)
                 .min(end_ns.saturating_sub(1));
-            let offsets = drive::dealt(drive::schedule(drive, seed).ok()?, portion);
+            let offsets = drive::dealt(drive::schedule(drive, seed, run.warmup).ok()?, portion);
             let warmup_ns = run.warmup.0;
             let (mut due, mut measured) = (0, 0);
             let most = drive.requests.map(|requests| portion.count(requests));

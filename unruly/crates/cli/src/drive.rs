@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_load::{DriverError, schemes};
-use unruly_plan::{Plan, Secret, Url, UrlError, did_you_mean, shown};
+use unruly_plan::{Plan, Ramp, Secret, Url, UrlError, did_you_mean, shown};
 use unruly_program::password_of;
 use unruly_runner::{ECHO, RunOptions, services};
 
@@ -18,6 +18,8 @@ use crate::slos::slos;
 
 /// What messages call the plan that the flags are.
 const PLACE: &str = "drive";
+
+const USUAL_DURATION: &str = "30s";
 
 /// Headings of the help.
 const ARRIVALS: &str = "Arrivals";
@@ -37,9 +39,9 @@ pub(crate) struct DriveArguments {
     /// Requests a second of all clients together (default: each client sends when its reply comes)
     #[arg(short, long)]
     rate: Option<String>,
-    /// Measured time
-    #[arg(short, long, value_name = "TIME", default_value = "30s")]
-    duration: String,
+    /// Measured time (default: 30s, or that of all stages of --ramp)
+    #[arg(short, long, value_name = "TIME")]
+    duration: Option<String>,
     /// Warm-up before the measured time
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     warmup: String,
@@ -70,13 +72,17 @@ pub(crate) struct DriveArguments {
     /// constant, poisson, mmpp, onoff, replay or closed
     #[arg(long, value_name = "PROCESS", help_heading = ARRIVALS)]
     arrivals: Option<String>,
-    /// Index of dispersion of mmpp: 1 is poisson, 1000 a storm
+    /// Stages "TIME:LEVEL, ..", such as "30s:500, 2min:500": the rate changes evenly to each level,
+    /// or the number of clients if there is no --rate
+    #[arg(long, value_name = "STAGES", help_heading = ARRIVALS)]
+    ramp: Option<String>,
+    /// Index of dispersion of mmpp, or of a closed loop that thinks: 1 is poisson, 1000 a storm
     #[arg(long, value_name = "INDEX", help_heading = ARRIVALS)]
     dispersion: Option<String>,
-    /// Share of time that mmpp spends in bursts
+    /// Share of time in bursts (mmpp and closed)
     #[arg(long, value_name = "SHARE", help_heading = ARRIVALS)]
     burst_share: Option<String>,
-    /// Rate during a burst of mmpp, as a multiple of the mean rate
+    /// Rate during a burst, as a multiple of the mean rate (mmpp and closed)
     #[arg(long, value_name = "FACTOR", help_heading = ARRIVALS)]
     burst_factor: Option<String>,
     /// Mean length of a burst (onoff only)
@@ -172,36 +178,48 @@ impl DriveArguments {
         Ok((url, password))
     }
 
+    /// The measured time and the number of clients: where they are left out, what the stages need.
+    fn sizes(&self, arrivals: Option<&str>) -> (String, Option<String>) {
+        // The plan refuses stages that are none.
+        let ramp: Option<Ramp> = self.ramp.as_ref().and_then(|it| it.parse().ok());
+        let stages = ramp.as_ref().map(|it| it.lasts().to_string());
+        let duration = self.duration.clone().or(stages);
+        let closed = self.rate.is_none() && arrivals.is_none_or(|it| it == "closed");
+        let most = ramp.filter(|_| closed).map(|it| it.most().ceil());
+        let clients = self.clients.clone();
+        (
+            duration.unwrap_or_else(|| USUAL_DURATION.to_owned()),
+            clients.or_else(|| most.map(|it| it.max(1.0).to_string())),
+        )
+    }
+
     /// The plan that the flags amount to, and how to run it.
     pub(crate) fn plan(self) -> Result<(Plan, RunOptions)> {
         let (url, password) = self.place()?;
         check_scheme(&url)?;
+        let closed = url.scheme == ECHO && self.rate.is_none();
+        let usual = closed.then(|| "closed".to_owned());
+        let arrivals = self.arrivals.clone().or(usual);
+        let (duration, clients) = self.sizes(arrivals.as_deref());
         let (http, password) = self.http.values(password)?;
         let (name, shown) = (name(&url), url.to_string());
-        let place = if url.scheme == ECHO {
-            (
-                "drive.address",
-                shown.trim_start_matches("echo://").to_owned(),
-            )
-        } else {
-            ("drive.url", shown)
+        let place = match shown.strip_prefix("echo://") {
+            Some(address) => ("drive.address", address.to_owned()),
+            None => ("drive.url", shown),
         };
-        let arrivals = self.arrivals.or_else(|| {
-            let closed = url.scheme == ECHO && self.rate.is_none();
-            closed.then(|| "closed".to_owned())
-        });
         let values = [
             ("name", Some(name)),
             ("seed", self.seed),
             ("tag", self.tag),
-            ("run.duration", Some(self.duration)),
+            ("run.duration", Some(duration)),
             ("run.warmup", Some(self.warmup)),
             ("run.until", self.until),
             (place.0, Some(place.1)),
-            ("drive.clients", self.clients),
+            ("drive.clients", clients),
             ("drive.processes", self.processes),
             ("drive.arrivals", arrivals),
             ("drive.rate", self.rate),
+            ("drive.ramp", self.ramp),
             ("drive.dispersion", self.dispersion),
             ("drive.burst_share", self.burst_share),
             ("drive.burst_factor", self.burst_factor),
@@ -401,7 +419,8 @@ mod tests {
         assert_eq!(
             drive.arrivals,
             Arrivals::Closed {
-                think: unruly_plan::DurationNs(0)
+                think: unruly_plan::DurationNs(0),
+                bursts: None,
             }
         );
     }

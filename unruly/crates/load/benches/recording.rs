@@ -17,7 +17,7 @@ use unruly_load::wire::{Codec, REQUEST_BYTES, Stamps};
 use unruly_load::{
     ClosedSource, Control, Engine, EngineOptions, GroupRpc, Peer, Phases, Place, Sessions, Target,
 };
-use unruly_plan::{Arrivals, DurationNs as Length, Portion};
+use unruly_plan::{Arrivals, ClosedLoop, DurationNs as Length, Portion};
 use unruly_trace::{
     Clock, ClockPair, ColumnNs, DurationNs, MonoNs, Record, Recorder, RecorderOptions,
     SCHEMA_VERSION, SPOOL_ROWS_MAX, SpoolHeader, monotonic,
@@ -167,12 +167,23 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
     engine.connect(CONNECTIONS);
     let start = monotonic() + DurationNs::millis(20);
     let phases = Phases::new(start, Length(0), Length(DURATION_NS));
-    let arrivals = Arrivals::Closed { think: Length(0) };
+    let arrivals = Arrivals::Closed {
+        think: Length(0),
+        bursts: None,
+    };
     let sessions = Sessions {
         sessions: CONNECTIONS,
         links: CONNECTIONS,
     };
-    let mut source = ClosedSource::new(&arrivals, 1, sessions, 0, phases, Portion::WHOLE);
+    let mut source = ClosedSource::new(
+        &arrivals,
+        ClosedLoop::default(),
+        1,
+        sessions,
+        0,
+        phases,
+        Portion::WHOLE,
+    );
     engine
         .run(&mut source, &mut |_, _| Control::Continue)
         .unwrap();

@@ -19,6 +19,8 @@ mod socket;
 mod source;
 mod target;
 mod targets;
+#[cfg(test)]
+mod think_tests;
 mod tls;
 mod users;
 pub mod value;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unruly_plan::{Arrivals, Mesh, Portion, Step, ThinkTimes, group_of, phase_ns};
+use unruly_plan::{Arrivals, ClosedLoop, Mesh, Portion, Step, ThinkTimes, group_of, phase_ns};
 use unruly_trace::{DurationNs, Level, MonoNs};
 
 /// The phase of a request: written before the run, sent in the warm-up, or measured. The number is
@@ -87,6 +87,21 @@ impl Phases {
             measure_ns,
             end_ns: measure_ns + DurationNs::from_unsigned(duration.0),
         }
+    }
+
+    /// When a user of a closed loop asks next who thinks from this instant on for so long; `None`
+    /// if that is never.
+    pub(crate) fn asks(
+        &self,
+        pace: &mut ClosedLoop,
+        user: usize,
+        from_ns: MonoNs,
+        think_ns: u64,
+    ) -> Option<MonoNs> {
+        let since_ns = (from_ns - self.start_ns).0.max(0).unsigned_abs();
+        let asks_ns = pace.asks_ns(user, since_ns, think_ns)?;
+        let asks_ns = DurationNs::from_unsigned(asks_ns);
+        Some(self.start_ns.saturating_add(asks_ns))
     }
 
     pub(crate) fn phase_of(&self, intended_ns: MonoNs) -> u8 {
@@ -389,6 +404,7 @@ impl<I: Iterator<Item = u64> + Send> Source for OpenSource<I> {
 #[derive(Debug)]
 pub struct ClosedSource {
     due: BinaryHeap<Reverse<(MonoNs, usize)>>,
+    pace: ClosedLoop,
     thinks: Vec<ThinkTimes>,
     phases: Phases,
     flags: u8,
@@ -401,6 +417,7 @@ impl ClosedSource {
     #[must_use]
     pub fn new(
         arrivals: &Arrivals,
+        mut pace: ClosedLoop,
         seed: u64,
         sessions: Sessions,
         flags: u8,
@@ -413,10 +430,15 @@ impl ClosedSource {
         let due = thinks
             .iter_mut()
             .enumerate()
-            .map(|(session, think)| Reverse((phases.start_ns + next_think_ns(think), session)))
+            .filter_map(|(session, think)| {
+                let think_ns = think.next().unwrap_or(0);
+                let asks_ns = phases.asks(&mut pace, session, phases.start_ns, think_ns)?;
+                Some(Reverse((asks_ns, session)))
+            })
             .collect();
         Self {
             due,
+            pace,
             thinks,
             phases,
             flags,
@@ -424,12 +446,6 @@ impl ClosedSource {
             waiting: 0,
         }
     }
-}
-
-fn next_think_ns(think: &mut ThinkTimes) -> DurationNs {
-    think
-        .next()
-        .map_or(DurationNs::ZERO, DurationNs::from_unsigned)
 }
 
 impl Source for ClosedSource {
@@ -452,9 +468,10 @@ impl Source for ClosedSource {
 
     fn ended(&mut self, session: usize, now_ns: MonoNs, _answered: bool) {
         self.waiting = self.waiting.saturating_sub(1);
-        let think_ns = next_think_ns(&mut self.thinks[session]);
+        let think_ns = self.thinks[session].next().unwrap_or(0);
+        let asks_ns = self.phases.asks(&mut self.pace, session, now_ns, think_ns);
         self.due
-            .push(Reverse((now_ns.saturating_add(think_ns), session)));
+            .extend(asks_ns.map(|at_ns| Reverse((at_ns, session))));
     }
 
     fn is_over(&mut self) -> bool {
@@ -571,13 +588,21 @@ mod tests {
     fn sessions_of_a_closed_loop_share_their_connections_and_wait_alone() {
         let arrivals = Arrivals::Closed {
             think: unruly_plan::DurationNs(0),
+            bursts: None,
         };
         let sessions = Sessions {
             sessions: 4,
             links: 2,
         };
-        let mut closed =
-            ClosedSource::new(&arrivals, 1, sessions, 0, phases(0, 60), Portion::WHOLE);
+        let mut closed = ClosedSource::new(
+            &arrivals,
+            ClosedLoop::default(),
+            1,
+            sessions,
+            0,
+            phases(0, 60),
+            Portion::WHOLE,
+        );
         let first = all(&mut closed);
         let taken: Vec<(usize, usize)> = first
             .iter()
@@ -619,8 +644,17 @@ mod tests {
         }
         let think = Arrivals::Closed {
             think: unruly_plan::DurationNs(0),
+            bursts: None,
         };
-        let mut source = ClosedSource::new(&think, 1, each(3), 0, phases(0, 1), Portion::WHOLE);
+        let mut source = ClosedSource::new(
+            &think,
+            ClosedLoop::default(),
+            1,
+            each(3),
+            0,
+            phases(0, 1),
+            Portion::WHOLE,
+        );
         let first = source.take().expect("it is due");
         assert_eq!(source.abandon(), 2);
         assert!(!source.is_over(), "the first is still open");
@@ -647,8 +681,17 @@ mod tests {
         let think_ns = 40_000_000;
         let arrivals = Arrivals::Closed {
             think: unruly_plan::DurationNs(think_ns),
+            bursts: None,
         };
-        let mut closed = ClosedSource::new(&arrivals, 1, each(1), 0, phases(0, 60), Portion::WHOLE);
+        let mut closed = ClosedSource::new(
+            &arrivals,
+            ClosedLoop::default(),
+            1,
+            each(1),
+            0,
+            phases(0, 60),
+            Portion::WHOLE,
+        );
         let mut thought_ns = DurationNs::ZERO;
         let mut now_ns = MonoNs(0);
         for _ in 0..1_000 {

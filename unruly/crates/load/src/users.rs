@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::iter::Peekable;
 
-use unruly_plan::Walks;
+use unruly_plan::{ClosedLoop, Walks};
 use unruly_trace::{DurationNs, MonoNs};
 
 use crate::source::{Due, Phases, Sessions, Source};
@@ -25,6 +25,7 @@ enum Pace {
     /// Each user asks when it has thought.
     Closed {
         due: BinaryHeap<Reverse<(MonoNs, usize)>>,
+        clock: ClosedLoop,
         /// Users whose reply is still to come.
         waiting: usize,
     },
@@ -38,14 +39,25 @@ enum Pace {
 }
 
 impl Users {
-    /// Users who ask when they have thought. Their first requests are spread over one think time.
+    /// Users who ask when they have thought, at this pace. Their first requests are spread over one
+    /// think time.
     #[must_use]
-    pub fn closed(mut walks: Walks, sessions: Sessions, phases: Phases) -> Self {
+    pub fn closed(
+        mut walks: Walks,
+        mut clock: ClosedLoop,
+        sessions: Sessions,
+        phases: Phases,
+    ) -> Self {
         let users = 0..sessions.sessions;
-        let due = users.map(|user| Reverse((phases.start_ns + think_ns(&mut walks, user), user)));
+        let due = users.filter_map(|user| {
+            let thinks_ns = walks.think_ns(user);
+            let asks_ns = phases.asks(&mut clock, user, phases.start_ns, thinks_ns)?;
+            Some(Reverse((asks_ns, user)))
+        });
         Self {
             pace: Pace::Closed {
                 due: due.collect(),
+                clock,
                 waiting: 0,
             },
             walks,
@@ -77,10 +89,6 @@ impl Users {
     }
 }
 
-fn think_ns(walks: &mut Walks, user: usize) -> DurationNs {
-    DurationNs::from_unsigned(walks.think_ns(user))
-}
-
 /// The next instant of a schedule, if it is of the run.
 fn next_of(offsets: &mut Peekable<Offsets>, phases: &Phases) -> Option<MonoNs> {
     let offset_ns = DurationNs::from_unsigned(*offsets.peek()?);
@@ -103,7 +111,7 @@ impl Source for Users {
     fn take(&mut self) -> Option<Due> {
         let intended_ns = self.next_at_ns()?;
         let (free_ns, user) = match &mut self.pace {
-            Pace::Closed { due, waiting } => {
+            Pace::Closed { due, waiting, .. } => {
                 let Reverse(next) = due.pop()?;
                 *waiting += 1;
                 next
@@ -123,14 +131,19 @@ impl Source for Users {
     }
 
     fn ended(&mut self, user: usize, now_ns: MonoNs, ok: bool) {
-        let thinks_ns = think_ns(&mut self.walks, user);
+        let thinks_ns = self.walks.think_ns(user);
         if !ok {
             self.walks.failed(user);
         }
         match &mut self.pace {
-            Pace::Closed { due, waiting } => {
+            Pace::Closed {
+                due,
+                clock,
+                waiting,
+            } => {
                 *waiting = waiting.saturating_sub(1);
-                due.push(Reverse((now_ns.saturating_add(thinks_ns), user)));
+                let asks_ns = self.phases.asks(clock, user, now_ns, thinks_ns);
+                due.extend(asks_ns.map(|at_ns| Reverse((at_ns, user))));
             }
             Pace::Open { free, .. } => free.push_back((now_ns, user)),
         }
@@ -205,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_user_goes_on_after_the_reply_and_begins_anew_after_a_failure() {
-        let mut users = Users::closed(walks(1, 0), each(1), phases());
+        let mut users = Users::closed(walks(1, 0), ClosedLoop::default(), each(1), phases());
         assert_eq!(taken(&mut users), (0, 0, true));
         assert_eq!(users.next_at_ns(), None, "it waits for the reply");
         assert!(!users.is_over());
@@ -240,7 +253,7 @@ mod tests {
 
     #[test]
     fn those_who_think_are_given_up_with_what_they_would_ask() {
-        let mut users = Users::closed(walks(3, 0), each(3), phases());
+        let mut users = Users::closed(walks(3, 0), ClosedLoop::default(), each(3), phases());
         users.take();
         assert_eq!(users.abandon(), 2);
         assert!(!users.is_over(), "a reply is still to come");

@@ -7,6 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bursts::Bursts;
+use crate::model::Drive;
+use crate::ramp::Levels;
 use crate::random::{Purpose, Random};
 use crate::units::{DurationNs, RateHz};
 
@@ -55,7 +57,20 @@ pub enum Arrivals {
     Closed {
         /// Mean of the exponential think time; 0 is no thinking.
         think: DurationNs,
+        /// How the users' common clock changes; none if they think by the time.
+        bursts: Option<ThinkBursts>,
     },
+}
+
+/// Bursts of a closed loop: all users think faster in a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThinkBursts {
+    /// Index of dispersion of long counts of requests, above 1.
+    pub dispersion: f64,
+    /// Share of time in bursts.
+    pub burst_share: f64,
+    /// How many times the mean a burst is.
+    pub burst_factor: f64,
 }
 
 /// The arrivals without their numbers: the values of the key `arrivals`.
@@ -167,7 +182,7 @@ impl Arrivals {
     #[must_use]
     pub fn think_times(&self, seed: u64, stream: u64) -> ThinkTimes {
         let mean_ns = match *self {
-            Self::Closed { think } => Some(think.0),
+            Self::Closed { think, .. } => Some(think.0),
             _ => None,
         };
         ThinkTimes {
@@ -177,11 +192,33 @@ impl Arrivals {
     }
 }
 
+impl Drive {
+    /// Offsets in ns from the start at which requests are due, those of the warm-up too.
+    #[must_use]
+    pub fn schedule(&self, seed: u64, warmup: DurationNs) -> Schedule {
+        let schedule = self.arrivals.schedule(seed, 0);
+        match (&self.ramp, self.arrivals.rate()) {
+            (Some(ramp), Some(rate)) => schedule.ramped(ramp.levels(rate.0, warmup), rate.0),
+            _ => schedule,
+        }
+    }
+}
+
 /// The offsets at which requests are due; see [`Arrivals::schedule`].
 #[derive(Clone, Debug)]
 pub struct Schedule(Kind);
 
 impl Schedule {
+    /// The same arrivals, of which as many are due as the levels of a ramp say. `rate_hz` is the
+    /// rate of this schedule.
+    fn ramped(self, levels: Levels, rate_hz: f64) -> Self {
+        Self(Kind::Ramped {
+            even: Box::new(self),
+            levels,
+            rate_hz,
+        })
+    }
+
     /// Offsets in ns from the start that are known; they never decrease.
     #[must_use]
     pub fn of_times(times_ns: Vec<u64>) -> Self {
@@ -201,6 +238,11 @@ enum Kind {
         random: Random,
     },
     Bursts(Box<Bursts>),
+    Ramped {
+        even: Box<Schedule>,
+        levels: Levels,
+        rate_hz: f64,
+    },
     Times(std::vec::IntoIter<u64>),
 }
 
@@ -223,6 +265,11 @@ impl Iterator for Schedule {
                 Some(at.whole_ns)
             }
             Kind::Bursts(bursts) => Some(bursts.next_ns()),
+            Kind::Ramped {
+                even,
+                levels,
+                rate_hz,
+            } => levels.due_ns(even.next()? as f64 / 1e9 * *rate_hz),
             Kind::Times(times) => times.next(),
         }
     }
@@ -351,6 +398,7 @@ mod tests {
     fn think_times_have_the_mean_asked_for() {
         let closed = Arrivals::Closed {
             think: DurationNs(2_000_000),
+            bursts: None,
         };
         let sum_ns: u64 = closed.think_times(1, 0).take(100_000).sum();
         // Standard error 0.32 %.
@@ -364,6 +412,7 @@ mod tests {
     fn no_think_is_no_think() {
         let closed = Arrivals::Closed {
             think: DurationNs(0),
+            bursts: None,
         };
         assert_eq!(
             closed.think_times(1, 0).take(3).collect::<Vec<_>>(),
@@ -375,6 +424,7 @@ mod tests {
     fn open_and_closed_loads_do_not_answer_for_each_other() {
         let closed = Arrivals::Closed {
             think: DurationNs(5),
+            bursts: None,
         };
         assert_eq!(closed.schedule(1, 0).next(), None);
         assert_eq!(

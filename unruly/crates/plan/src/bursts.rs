@@ -26,6 +26,31 @@ pub(crate) struct Bursts {
     random: Random,
 }
 
+/// A Markov process of two states: a burst, and the time between bursts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TwoStates {
+    /// How fast each is, as a multiple of the mean.
+    pub(crate) speeds: [f64; 2],
+    /// How long each lasts on average, ns.
+    pub(crate) means_ns: [f64; 2],
+}
+
+impl TwoStates {
+    /// Those that give arrivals of this mean rate this index of dispersion.
+    pub(crate) fn new(rate_hz: f64, dispersion: f64, share: f64, factor: f64) -> Self {
+        let quiet = (1.0 - share * factor).max(0.0) / (1.0 - share);
+        let changes_hz =
+            2.0 * share * rate_hz * (factor - 1.0).powi(2) / ((1.0 - share) * (dispersion - 1.0));
+        Self {
+            speeds: [factor, quiet],
+            means_ns: [
+                1e9 / ((1.0 - share) * changes_hz),
+                1e9 / (share * changes_hz),
+            ],
+        }
+    }
+}
+
 /// How long a state lasts.
 #[derive(Clone, Copy, Debug)]
 enum Stays {
@@ -45,15 +70,9 @@ impl Bursts {
         factor: f64,
         random: Random,
     ) -> Self {
-        let quiet = (1.0 - share * factor) / (1.0 - share);
-        let changes_hz =
-            2.0 * share * rate_hz * (factor - 1.0).powi(2) / ((1.0 - share) * (dispersion - 1.0));
-        let means_ns = [
-            1e9 / ((1.0 - share) * changes_hz),
-            1e9 / (share * changes_hz),
-        ];
-        let gaps_ns = [1e9 / (rate_hz * factor), 1e9 / (rate_hz * quiet)];
-        Self::new(gaps_ns, Stays::Exponential(means_ns), share, random)
+        let states = TwoStates::new(rate_hz, dispersion, share, factor);
+        let gaps_ns = states.speeds.map(|speed| 1e9 / (rate_hz * speed));
+        Self::new(gaps_ns, Stays::Exponential(states.means_ns), share, random)
     }
 
     /// Bursts of these mean lengths (ns), Pareto with this shape, and nothing between them.

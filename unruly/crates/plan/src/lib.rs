@@ -13,6 +13,7 @@
 mod arrivals;
 mod bursts;
 mod choice;
+mod closed_loop;
 mod cluster;
 mod codes;
 mod compete;
@@ -35,6 +36,7 @@ mod parse_store;
 mod parse_stream;
 mod portion;
 pub mod quantity;
+mod ramp;
 mod random;
 mod render;
 mod scenario;
@@ -45,6 +47,7 @@ mod slo;
 mod sql;
 mod store;
 mod stream;
+mod think_clock;
 mod times;
 mod tls;
 mod units;
@@ -53,8 +56,9 @@ mod url;
 mod users;
 mod utc;
 
-pub use arrivals::{Arrivals, Schedule, ThinkTimes};
+pub use arrivals::{Arrivals, Schedule, ThinkBursts, ThinkTimes};
 pub use choice::{Choice, Choices, Mix};
+pub use closed_loop::ClosedLoop;
 pub use cluster::{
     Cluster, ClusterDelay, ClusterDirection, ClusterEtcd, ClusterFault, ClusterGateway,
     ClusterLevel, ClusterPause, ClusterServer, ClusterTransport, Part, known_cluster_keys,
@@ -73,6 +77,7 @@ pub use model::{
     Drive, Factor, Hosts, Load, Mesh, Place, Plan, Probe, Run, Setting, Transport, Workload,
 };
 pub use portion::Portion;
+pub use ramp::Ramp;
 pub use random::mix;
 pub use scenario::{CAPTURED, Capture, Origin, Scenario, State, Step, Walks};
 pub use secret::{Secret, has_place, header_without_secret, is_secret, shown};

@@ -8,6 +8,7 @@ use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::Fault;
 use crate::jvm::{Jvm, Runtime};
+use crate::ramp::Ramp;
 use crate::slo::Slo;
 use crate::store::Store;
 use crate::stream::{Scheduling, Stream};
@@ -276,6 +277,9 @@ pub struct Drive {
     pub processes: u16,
     /// When requests are due; a rate is that of all clients together.
     pub arrivals: Arrivals,
+    /// The stages of a load that changes; levels are rates, or clients of a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Ramp>,
     /// The file of a replay: a time in seconds on each line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<String>,

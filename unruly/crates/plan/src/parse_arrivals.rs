@@ -1,9 +1,14 @@
 //! The keys of `[drive]` that say when requests are due.
 
-use crate::arrivals::{Arrivals, Shape};
+use crate::arrivals::{Arrivals, Shape, ThinkBursts};
+use crate::closed_loop::{mean_think, users};
 use crate::error::PlanError;
 use crate::keys::drive as keys;
+use crate::limits::MAX_RATE;
+use crate::model::Run;
+use crate::ramp::Ramp;
 use crate::section::Section;
+use crate::store::Store;
 
 /// When requests are due. A store without a rate is driven as fast as it answers.
 pub(crate) fn arrivals(section: &Section<'_>, store: bool) -> Result<Arrivals, PlanError> {
@@ -31,6 +36,7 @@ pub(crate) fn arrivals(section: &Section<'_>, store: bool) -> Result<Arrivals, P
         Shape::Replay => Arrivals::Replay,
         Shape::Closed => Arrivals::Closed {
             think: keys::THINK.read(section)?,
+            bursts: think_bursts(section)?,
         },
     })
 }
@@ -49,7 +55,107 @@ pub(crate) fn times(
     Ok(found)
 }
 
+/// The stages of a load that changes, which fit into the run and have clients enough.
+pub(crate) fn ramp(
+    section: &Section<'_>,
+    arrivals: &Arrivals,
+    clients: u32,
+    run: &Run,
+) -> Result<Option<Ramp>, PlanError> {
+    let key = keys::RAMP;
+    let Some(text) = key.read(section)? else {
+        return Ok(None);
+    };
+    let ramp: Ramp = text
+        .parse()
+        .map_err(|wanted: &str| section.refuse(key.name, wanted, key.example()))?;
+    if ramp.lasts().0 > run.duration.0 {
+        let wrong = format!(
+            "the stages last {}, [run] duration {}",
+            ramp.lasts(),
+            run.duration
+        );
+        let wanted = "must not be longer than the run";
+        let hint = format!("in [run], duration = \"{}\"", ramp.lasts());
+        return Err(section.complain(key.name, wrong, wanted, hint));
+    }
+    let most = ramp.most();
+    if matches!(arrivals, Arrivals::Closed { .. }) && most > f64::from(clients) {
+        let wrong = format!("a stage has {most} clients, and clients is {clients}");
+        let wanted = "must not be more than there are";
+        let hint = keys::CLIENTS.hint(most.ceil());
+        return Err(section.complain(key.name, wrong, wanted, hint));
+    }
+    if !matches!(arrivals, Arrivals::Closed { .. }) && most > MAX_RATE.0 {
+        let wanted = format!("must have rates up to {MAX_RATE}");
+        return Err(section.refuse(key.name, wanted, key.example()));
+    }
+    Ok(Some(ramp))
+}
+
+/// The bursts in which users think faster, if there are any.
+fn think_bursts(section: &Section<'_>) -> Result<Option<ThinkBursts>, PlanError> {
+    if !section.has(keys::DISPERSION.name) {
+        let alone = [keys::BURST_SHARE.name, keys::BURST_FACTOR.name];
+        return match alone.iter().find(|key| section.has(key)) {
+            Some(key) => {
+                let dispersion = &keys::DISPERSION;
+                let wanted = "must be left out: without dispersion there are no bursts";
+                Err(section.refuse(key, wanted, dispersion.hint(dispersion.kind.example)))
+            }
+            None => Ok(None),
+        };
+    }
+    let (dispersion, burst_share, burst_factor) = of_bursts(section)?;
+    Ok(Some(ThinkBursts {
+        dispersion,
+        burst_share,
+        burst_factor,
+    }))
+}
+
+/// Checks that users who think in bursts think at all, and that bursts last long enough.
+pub(crate) fn check_bursts(
+    section: &Section<'_>,
+    arrivals: &Arrivals,
+    clients: u32,
+    store: Option<&Store>,
+) -> Result<(), PlanError> {
+    let Arrivals::Closed {
+        bursts: Some(bursts),
+        ..
+    } = arrivals
+    else {
+        return Ok(());
+    };
+    let key = &keys::DISPERSION;
+    if mean_think(arrivals, store).0 == 0 {
+        let wanted = "must be left out: users who do not think cannot think faster";
+        let hint = "give a mean think time, such as think = \"1s\"";
+        return Err(section.refuse(key.name, wanted, hint));
+    }
+    let users = users(clients, store);
+    let least = bursts.least_dispersion(users as f64);
+    if bursts.dispersion < least {
+        let wanted = format!("must be {least:.4} or more for {users} users, or left out");
+        let hint = "leave dispersion out: its users ask nearly independently";
+        return Err(section.refuse(key.name, wanted, hint));
+    }
+    Ok(())
+}
+
 fn mmpp(section: &Section<'_>) -> Result<Arrivals, PlanError> {
+    let (dispersion, burst_share, burst_factor) = of_bursts(section)?;
+    Ok(Arrivals::Mmpp {
+        rate: keys::RATE.read(section)?,
+        dispersion,
+        burst_share,
+        burst_factor,
+    })
+}
+
+/// The index of dispersion, the share of time in bursts, and how many times the mean a burst is.
+fn of_bursts(section: &Section<'_>) -> Result<(f64, f64, f64), PlanError> {
     let dispersion = keys::DISPERSION.read(section)?;
     let burst_share = keys::BURST_SHARE.read(section)?;
     let key = keys::BURST_FACTOR;
@@ -60,10 +166,5 @@ fn mmpp(section: &Section<'_>) -> Result<Arrivals, PlanError> {
         let wanted = "must be at most 1, or bursts alone would be more than the mean";
         return Err(section.complain(factor, wrong, wanted, key.hint(key.kind.example)));
     }
-    Ok(Arrivals::Mmpp {
-        rate: keys::RATE.read(section)?,
-        dispersion,
-        burst_share,
-        burst_factor,
-    })
+    Ok((dispersion, burst_share, burst_factor))
 }

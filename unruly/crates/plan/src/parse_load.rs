@@ -6,7 +6,7 @@ use crate::keys::key::Key;
 use crate::keys::{drive, mesh as keys, store as keys_of_a_store};
 use crate::limits::*;
 use crate::model::{Drive, Mesh, Run, Transport, Workload};
-use crate::parse_arrivals::{arrivals, times};
+use crate::parse_arrivals::{arrivals, check_bursts, ramp, times};
 use crate::parse_scenario::check_think;
 use crate::parse_store::store;
 use crate::section::{Limits, Section};
@@ -50,7 +50,7 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
     Ok(mesh)
 }
 
-pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
+pub(crate) fn drive(section: &Section<'_>, run: &Run) -> Result<Drive, PlanError> {
     section.check_keys(&crate::keys::drive_keys())?;
     let transport = drive::TRANSPORT.read(section)?;
     let clients = drive::CLIENTS.whole(section)?;
@@ -59,11 +59,13 @@ pub(crate) fn drive(section: &Section<'_>) -> Result<Drive, PlanError> {
     let is_closed = matches!(arrivals, Arrivals::Closed { .. });
     let scenario = store.as_ref().and_then(Store::scenario);
     check_think(section, scenario, is_closed)?;
+    check_bursts(section, &arrivals, clients, store.as_ref())?;
     Ok(Drive {
         transport,
         address: address(section)?,
         clients,
         processes: processes(section, clients, store.as_ref())?,
+        ramp: ramp(section, &arrivals, clients, run)?,
         times: times(section, &arrivals)?,
         arrivals,
         payload: body(section, drive::PAYLOAD, transport)?,

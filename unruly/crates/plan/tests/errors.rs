@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "disk_file = 5",
-        r#"plan.toml:6: unknown key "disk_file" in [drive]; known: transport, address, clients, processes, arrivals, rate, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, method, headers, body, prompt, proto, cookies, trace, trace_url, data, scenario, sql, auth, keep_alive, http2, ca_cert, client_cert, client_key, insecure, keep; hint: remove it"#,
+        r#"plan.toml:6: unknown key "disk_file" in [drive]; known: transport, address, clients, processes, arrivals, rate, ramp, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, method, headers, body, prompt, proto, cookies, trace, trace_url, data, scenario, sql, auth, keep_alive, http2, ca_cert, client_cert, client_key, insecure, keep; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -721,6 +721,54 @@ fn an_http_server_is_written_to_only_when_the_plan_says_so() {
 }
 
 #[test]
+fn stages_are_refused_what_they_cannot_be() {
+    let stages = |lines: &str, message: &str| {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\n";
+        refused(&format!("{head}{lines}"), message);
+    };
+    stages(
+        "rate = \"1/s\"\nramp = \"30s\"",
+        "plan.toml:6: ramp is \"30s\"; must be stages such as 30s:500, each a time (ns, us, ms, s, min, h, d) and the level at its end; hint: ramp = \"30s:500, 2min:500\"",
+    );
+    stages(
+        "rate = \"1/s\"\nramp = \"30s:5, 31s:5\"",
+        "plan.toml:6: the stages last 61s, [run] duration 60s; must not be longer than the run; hint: in [run], duration = \"61s\"",
+    );
+    stages(
+        "rate = \"1/s\"\nramp = \"30s:1e9\"",
+        "plan.toml:6: ramp is \"30s:1e9\"; must have rates up to 10M/s; hint: ramp = \"30s:500, 2min:500\"",
+    );
+    stages(
+        "arrivals = \"closed\"\nramp = \"30s:5\"",
+        "plan.toml:6: a stage has 5 clients, and clients is 1; must not be more than there are; hint: clients = 5",
+    );
+    stages(
+        "arrivals = \"onoff\"\nrate = \"1/s\"\nramp = \"30s:5\"",
+        "plan.toml:7: ramp is \"30s:5\"; must be left out: only constant, poisson and closed arrivals change in stages; hint: remove ramp",
+    );
+}
+
+#[test]
+fn bursts_of_a_closed_loop_are_refused_what_they_cannot_be() {
+    let bursts = |lines: &str, message: &str| {
+        let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\narrivals = \"closed\"\n";
+        refused(&format!("{head}{lines}"), message);
+    };
+    bursts(
+        "think = \"1s\"\nburst_share = 0.3",
+        "plan.toml:7: burst_share is 0.3; must be left out: without dispersion there are no bursts; hint: dispersion = 100",
+    );
+    bursts(
+        "dispersion = 100",
+        "plan.toml:6: dispersion is 100; must be left out: users who do not think cannot think faster; hint: give a mean think time, such as think = \"1s\"",
+    );
+    bursts(
+        "think = \"1s\"\nclients = 10000\ndispersion = 1.01",
+        "plan.toml:8: dispersion is 1.01; must be 1.0200 or more for 10000 users, or left out; hint: leave dispersion out: its users ask nearly independently",
+    );
+}
+
+#[test]
 fn bursts_are_refused_what_they_cannot_be() {
     let bursts = |lines: &str, message: &str| {
         let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\nrate = \"1/s\"\n";
@@ -740,7 +788,7 @@ fn bursts_are_refused_what_they_cannot_be() {
     );
     bursts(
         "arrivals = \"poisson\"\ndispersion = 9",
-        "plan.toml:7: dispersion is 9; must be left out: only mmpp has one; hint: remove dispersion",
+        "plan.toml:7: dispersion is 9; must be left out: only mmpp and a closed loop have one; hint: remove dispersion",
     );
     bursts(
         "arrivals = \"onoff\"\nshape = \"wide\"",

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, Auth, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
     Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz,
-    Run, Runtime, Scheduling, Slo, Sql, Store, StoreLevel, Stream, Tls, Transport, Until, Url,
-    ValueSize, Workload,
+    Run, Runtime, Scheduling, Slo, Sql, Store, StoreLevel, Stream, ThinkBursts, Tls, Transport,
+    Until, Url, ValueSize, Workload,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -72,6 +72,7 @@ fn a_drive_has_the_defaults_of_the_manual() {
         arrivals: Arrivals::Constant {
             rate: RateHz(100.0),
         },
+        ramp: None,
         times: None,
         payload: Bytes(64),
         timeout: DurationNs(10 * SECOND),
@@ -92,7 +93,8 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
     assert_eq!(
         drive.arrivals,
         Arrivals::Closed {
-            think: DurationNs(0)
+            think: DurationNs(0),
+            bursts: None,
         }
     );
     let store = Store {
@@ -176,13 +178,15 @@ fn arrivals_are_one_of_six() {
     assert_eq!(
         closed,
         Arrivals::Closed {
-            think: DurationNs(2_000_000)
+            think: DurationNs(2_000_000),
+            bursts: None,
         }
     );
     assert_eq!(
         arrivals("arrivals = \"closed\""),
         Arrivals::Closed {
-            think: DurationNs(0)
+            think: DurationNs(0),
+            bursts: None,
         }
     );
 }
@@ -360,9 +364,9 @@ fn mesh() -> impl Strategy<Value = Load> {
     })
 }
 
-fn drive() -> impl Strategy<Value = Load> {
+fn arrivals_of_a_plan() -> impl Strategy<Value = Arrivals> {
     let rate = (1e-6_f64..=1e7).prop_map(RateHz);
-    let arrivals = prop_oneof![
+    prop_oneof![
         rate.clone().prop_map(|rate| Arrivals::Constant { rate }),
         rate.clone().prop_map(|rate| Arrivals::Poisson { rate }),
         (rate.clone(), 1.1..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
@@ -384,9 +388,23 @@ fn drive() -> impl Strategy<Value = Load> {
             }
         }),
         (0..=SECOND).prop_map(|think_ns| Arrivals::Closed {
-            think: DurationNs(think_ns)
+            think: DurationNs(think_ns),
+            bursts: None,
         }),
-    ];
+        (1..=SECOND, 1e4..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
+            |(think_ns, dispersion, burst_share, burst_factor)| Arrivals::Closed {
+                think: DurationNs(think_ns),
+                bursts: Some(ThinkBursts {
+                    dispersion,
+                    burst_share,
+                    burst_factor,
+                }),
+            }
+        ),
+    ]
+}
+
+fn drive() -> impl Strategy<Value = Load> {
     let address = prop::option::of("[a-z0-9.-]{1,20}:[1-9][0-9]{0,3}");
     let place = prop_oneof![
         address.prop_map(|it| (it, None)),
@@ -399,7 +417,7 @@ fn drive() -> impl Strategy<Value = Load> {
         1_u32..=10_000_000,
         prop::option::of(1_u64..=1_000_000_000_000),
     );
-    (any::<bool>(), place, arrivals, numbers).prop_map(
+    (any::<bool>(), place, arrivals_of_a_plan(), numbers).prop_map(
         |(tcp, (address, store), arrivals, numbers)| {
             Load::Drive(Drive {
                 transport: if tcp { Transport::Tcp } else { Transport::Udp },
@@ -407,6 +425,7 @@ fn drive() -> impl Strategy<Value = Load> {
                 clients: numbers.0,
                 processes: processes(&numbers, store.as_ref()),
                 arrivals,
+                ramp: None,
                 times: None,
                 payload: if store.is_some() {
                     Bytes(64)

@@ -275,6 +275,9 @@ fn asked(plan: &Plan) -> Option<RateHz> {
     let Load::Drive(drive) = &plan.load else {
         return None;
     };
+    if drive.ramp.is_some() {
+        return None;
+    }
     match drive.arrivals {
         Arrivals::Constant { rate }
         | Arrivals::Poisson { rate }

@@ -71,11 +71,19 @@ fn of_drive(drive: &Drive, parameters: &str) -> String {
         } => format!("{rate}, in bursts (I = {dispersion})"),
         Arrivals::OnOff { rate, on, off, .. } => format!("{rate}, on for {on} and off for {off}"),
         Arrivals::Replay => "replayed arrivals".to_owned(),
-        Arrivals::Closed { think } if think.0 == 0 => "as fast as replies come".to_owned(),
-        Arrivals::Closed { think } => format!("thinking {think} after each reply"),
+        Arrivals::Closed { think, .. } if think.0 == 0 => "as fast as replies come".to_owned(),
+        Arrivals::Closed { think, bursts } => {
+            let bursts = bursts.map(|it| format!(", in bursts (I = {})", it.dispersion));
+            format!(
+                "thinking {think} after each reply{}",
+                bursts.unwrap_or_default()
+            )
+        }
     };
+    let stages = drive.ramp.as_ref();
+    let stages = stages.map_or_else(String::new, |ramp| format!(", in stages ({ramp})"));
     let work = drive.store.as_deref().map_or_else(String::new, of_store);
-    format!("{place}{parameters}: {clients}, {pace}{work}")
+    format!("{place}{parameters}: {clients}, {pace}{stages}{work}")
 }
 
 fn of_store(store: &Store) -> String {

@@ -269,6 +269,36 @@ def _failures(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+def _load_in_stages(analysis: Analysis) -> Iterator[Finding]:
+    """The load changed during the run, as its plan asked.
+
+    Example: the load changed in stages (10s:50, 20s:50)
+
+    Raised: The plan of a cell has `drive.ramp`.
+
+    Means: Every percentile is of all stages together, so it says nothing about a single level, and
+    a promise holds only for the same stages. The figure over time shows each level by itself.
+
+    Next: Measure each level in a cell of its own, with a matrix of `drive.rate` or `drive.clients`.
+
+    Numbers: The stages of each cell are in the evidence of the finding.
+    """
+    stages = {name: cell.ramp for name, cell in analysis.run.plan.cells.items() if cell.ramp}
+    if not stages:
+        return
+    shown = ", ".join(dict.fromkeys(stages.values()))
+    yield Finding(
+        "load-in-stages",
+        "trust",
+        "informs",
+        300,
+        f"the load changed in stages ({shown})",
+        "Every percentile is of all stages together. It says nothing about a single level.",
+        {"ramp": stages},
+        "Measure each level in a cell of its own, with a matrix of drive.rate or drive.clients.",
+    )
+
+
 def _times_made_up(analysis: Analysis) -> Iterator[Finding]:
     """The imported source has no timestamps.
 
@@ -311,5 +341,6 @@ RULES: Final = (
     Rule("run-stopped", "trust", ("informs",), _run_stopped),
     Rule("run-resumed", "trust", ("warns", "informs"), _run_resumed),
     Rule("failures", "trust", ("warns",), _failures, (worked,)),
+    Rule("load-in-stages", "trust", ("informs",), _load_in_stages),
     Rule("times-made-up", "trust", ("warns",), _times_made_up),
 )

@@ -314,10 +314,14 @@ def _over_time(analysis: Analysis) -> Iterator[str]:
                 f"{percent(varies.estimate)}{_between(varies, percent)}"
             )
         burst = row.dispersion.index if row.dispersion is not None else None
-        if has_foreign_arrivals(analysis.run) and burst is not None and burst.estimate is not None:
+        asked = analysis.run.plan.cell(row.cell).dispersion
+        told = has_foreign_arrivals(analysis.run) or asked is not None
+        if told and burst is not None and burst.estimate is not None:
             index = significant(burst.estimate, 2)
+            wanted = "" if asked is None else f" (asked for: {significant(asked)})"
             words.append(
-                f"arrivals have an index of dispersion of {index}{_between(burst, significant)}"
+                f"arrivals have an index of dispersion of {index}"
+                f"{_between(burst, significant)}{wanted}"
             )
         points = len(row.changes.points) if row.changes is not None else 0
         if points and summary.abstained in DRIFTS:

@@ -12,6 +12,9 @@ use crate::units::{Bytes, DurationNs, RateHz};
 const SECOND: u64 = 1_000_000_000;
 const ON: DurationNs = DurationNs(200_000_000);
 const OFF: DurationNs = DurationNs(800_000_000);
+/// Arrivals that may come in bursts of an index of dispersion.
+const BURSTY: &[&str] = &["mmpp", "closed"];
+const BURSTY_ONLY: &str = "only mmpp and a closed loop have one";
 
 table! {
     /// The keys of `[drive]` that are not in [`super::store::STORE`].
@@ -55,12 +58,27 @@ table! {
         .because("a closed loop and a replay have no rate of their own"),
         |it| it.arrivals.rate().and_then(text);
 
+    RAMP: Text = key(
+        "ramp",
+        Text::like("30s:500, 2min:500"),
+        "stages of a load that changes: each is a time, and the level at its end, to which the \
+         load changes evenly. Levels are requests a second, and the first stage begins at `rate`; \
+         in a closed loop they are clients, of whom `clients` is the most, and the first stage \
+         begins with one. Stages begin after the warm-up; the last level stays",
+    ).default_is("").also("up to 1,000 stages, no longer than `run.duration` together")
+        .only(&["constant", "poisson", "closed"])
+        .because("only constant, poisson and closed arrivals change in stages"),
+        |it| it.ramp.as_ref().and_then(text);
+
     DISPERSION: Real = key(
         "dispersion",
         Real::between(1.0, MAX_DISPERSION, 100.0),
-        "index of dispersion of long counts: 1 is `poisson`",
-    ).only(&["mmpp"]).because("only mmpp has one"), |it| match it.arrivals {
+        "index of dispersion of long counts: 1 is `poisson`. The clients of a closed loop share a \
+         clock by which they think, which runs `burst_factor` times as fast in a burst; without \
+         the key they have no bursts",
+    ).only(BURSTY).because(BURSTY_ONLY), |it| match it.arrivals {
         Arrivals::Mmpp { dispersion, .. } => bare(dispersion),
+        Arrivals::Closed { bursts, .. } => bursts.and_then(|it| bare(it.dispersion)),
         _ => None,
     };
 
@@ -68,8 +86,9 @@ table! {
         "burst_share",
         Real::between(0.0, 1.0, 0.2).or(0.2),
         "share of time in bursts",
-    ).only(&["mmpp"]).because("only mmpp has one"), |it| match it.arrivals {
+    ).only(BURSTY).because(BURSTY_ONLY), |it| match it.arrivals {
         Arrivals::Mmpp { burst_share, .. } => bare(burst_share),
+        Arrivals::Closed { bursts, .. } => bursts.and_then(|it| bare(it.burst_share)),
         _ => None,
     };
 
@@ -78,9 +97,10 @@ table! {
         Real::between(1.0, 1e6, 3.0).or(3.0),
         "rate of a burst, as a multiple of the mean rate",
     ).also("at most 1 / `burst_share`")
-        .only(&["mmpp"])
-        .because("only mmpp has one"), |it| match it.arrivals {
+        .only(BURSTY)
+        .because(BURSTY_ONLY), |it| match it.arrivals {
         Arrivals::Mmpp { burst_factor, .. } => bare(burst_factor),
+        Arrivals::Closed { bursts, .. } => bursts.and_then(|it| bare(it.burst_factor)),
         _ => None,
     };
 
@@ -125,7 +145,7 @@ table! {
         Limits::within(DurationNs(0), MAX_THINK, DurationNs(2_000_000)).or(DurationNs(0)),
         "mean of the exponential think time",
     ).only(&["closed"]).because("only closed arrivals think"), |it| match it.arrivals {
-        Arrivals::Closed { think } => text(think),
+        Arrivals::Closed { think, .. } => text(think),
         _ => None,
     };
 

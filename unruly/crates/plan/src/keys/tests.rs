@@ -55,7 +55,9 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
     let mut plan: DocumentMut = text.parse().expect("TOML");
     let needed: &[(&str, &str, &str)] = match (section.title, key.notes().only) {
         ("drive", Some(words)) if words.contains(&"constant") => &[],
-        ("drive", Some(["mmpp"])) => &[("drive", "arrivals", "mmpp"), ("drive", "dispersion", "9")],
+        ("drive", Some(["mmpp", "closed"])) => {
+            &[("drive", "arrivals", "mmpp"), ("drive", "dispersion", "9")]
+        }
         ("drive", Some(["onoff"])) => &[("drive", "arrivals", "onoff")],
         ("drive", Some(["replay"])) => &[("drive", "arrivals", "replay")],
         ("drive", Some(["closed"])) => &[("drive", "arrivals", "closed")],
@@ -182,8 +184,11 @@ fn a_key_that_other_values_do_not_have_is_refused_with_them() {
         let mut plan = plan_for(&section, key);
         let (decides, other) = match section.title {
             "fault" => ("kind", "stop"),
-            _ if words.contains(&"closed") => ("arrivals", "constant"),
-            _ => ("arrivals", "closed"),
+            _ => {
+                let others = ["closed", "constant", "onoff"];
+                let other = others.into_iter().find(|it| !words.contains(it));
+                ("arrivals", other.expect("no key is for all of them"))
+            }
         };
         for (_, sibling) in keys().iter().filter(|(it, _)| it.title == section.title) {
             if sibling.notes().only.is_some() {

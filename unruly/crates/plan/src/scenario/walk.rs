@@ -8,6 +8,9 @@ use crate::units::DurationNs;
 /// States that a user can go back through.
 const HISTORY_MAX: usize = 64;
 
+/// Steps whose mean think time is that of a scenario: it is known within 1 % then.
+const MEAN_STEPS: u128 = 20_000;
+
 /// The next request of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -93,6 +96,21 @@ impl Walks {
         });
         user.at = Some(state);
         Step { state, begins }
+    }
+
+    /// How long users think between two requests on average, from the way of one of them.
+    pub(crate) fn mean_think(scenario: &Scenario, usual_think: DurationNs) -> DurationNs {
+        if scenario.states.iter().all(|it| it.think.is_none()) {
+            return usual_think;
+        }
+        let mut walks = Self::new(scenario, 0, 1, Portion::WHOLE, usual_think);
+        let sum_ns: u128 = (0..MEAN_STEPS)
+            .map(|_| {
+                let own = scenario.states[walks.next(0).state].think;
+                u128::from(own.unwrap_or(usual_think).0)
+            })
+            .sum();
+        DurationNs(u64::try_from(sum_ns / MEAN_STEPS).unwrap_or(u64::MAX))
     }
 
     /// The request of a user failed: the user goes, and another one begins.

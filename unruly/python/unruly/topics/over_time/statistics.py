@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
     from unruly.base.context import Context
     from unruly.contract import Absent
+    from unruly.plan import CellPlan
     from unruly.stats import ChangePoints, Dispersion, Recoveries, Throughput
     from unruly.topics.over_time.warmup import WarmUp
 
@@ -200,14 +201,14 @@ def _rows(context: Context, places: pd.DataFrame) -> list[Steadiness]:
     for key, own in places.groupby(["cell", "op"], sort=True):
         absent: dict[str, str] = {}
         one = own.iloc[0]
-        closed = plan.cell(str(one["cell"])).is_closed_loop
+        planned = plan.cell(str(one["cell"]))
         changes, changed_ns = _changes(by_block.get(key), own, alpha, absent)
         found.append(
             Steadiness(
                 str(one["cell"]),
                 str(one["op"]),
                 _throughput(answered.get(key), int(one["total_ns"]), absent),
-                _dispersion(due.get(key), one, closed, absent),
+                _dispersion(due.get(key), one, planned, absent),
                 changes,
                 changed_ns,
                 absent,
@@ -244,9 +245,13 @@ def _throughput(
 
 
 def _dispersion(
-    due: pd.DataFrame | None, place: pd.Series[Any], closed: bool, absent: dict[str, str]
+    due: pd.DataFrame | None, place: pd.Series[Any], planned: CellPlan, absent: dict[str, str]
 ) -> Dispersion | None:
-    if closed:
+    if planned.ramp is not None:
+        absent["dispersion"] = "the load changed in stages: its counts vary by plan"
+        return None
+    # users who think by a common clock have bursts of their own
+    if planned.is_closed_loop and planned.dispersion is None:
         absent["dispersion"] = (
             "in a closed loop requests follow replies: they are nobody's arrivals"
         )

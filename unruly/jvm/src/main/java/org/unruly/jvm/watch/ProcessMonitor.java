@@ -41,7 +41,7 @@ public final class ProcessMonitor implements AutoCloseable {
   private long cpuNs;
 
   /**
-   * Watches from now on, and tells it after {@link #start}.
+   * Watches from now on, and sends its rows after {@link #start}.
    *
    * <p>Make it before the hello: a process that may use little of a core loads these classes for seconds, and until then
    * nobody would know what it used.
@@ -70,7 +70,7 @@ public final class ProcessMonitor implements AutoCloseable {
     return new ProcessMonitor(parent, SECOND_NS, null, 0, load);
   }
 
-  /** Begins to tell, once the agent has had the hello. */
+  /** Begins to send rows, once the agent has had the hello. */
   public void start() {
     thread.start();
   }
