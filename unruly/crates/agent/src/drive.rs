@@ -115,8 +115,11 @@ fn source(
     };
     let scenario = drive.store.as_deref().and_then(Store::scenario);
     let walks = scenario.map(|it| Walks::new(it, seed, sessions.sessions, portion, usual_think));
-    let warmup_ns = (phases.measure_ns - phases.start_ns).0.unsigned_abs();
-    let pace = || drive.closed_loop(seed, unruly_plan::DurationNs(warmup_ns), portion);
+    let since_start = |at_ns: unruly_trace::MonoNs| {
+        unruly_plan::DurationNs((at_ns - phases.start_ns).0.unsigned_abs())
+    };
+    let (warmup, ends) = (since_start(phases.measure_ns), since_start(phases.end_ns));
+    let pace = || drive.closed_loop(seed, warmup, ends, portion);
     match (arrivals, walks) {
         (Arrivals::Closed { .. }, Some(walks)) => {
             Box::new(Users::closed(walks, pace(), sessions, phases))
@@ -124,6 +127,7 @@ fn source(
         (_, Some(walks)) => Box::new(Users::open(
             walks,
             dealt(schedule, portion),
+            nanoseconds(drive.timeout),
             sessions,
             phases,
         )),

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unruly_plan::{Arrivals, ClosedLoop, Mesh, Portion, Step, ThinkTimes, group_of, phase_ns};
+use unruly_plan::{
+    Arrivals, ClosedLoop, DurationNs as Length, Mesh, Portion, Step, ThinkTimes, group_of, phase_ns,
+};
 use unruly_trace::{DurationNs, Level, MonoNs};
 
 /// The phase of a request: written before the run, sent in the warm-up, or measured. The number is
@@ -36,6 +38,8 @@ pub struct Due {
     pub step: Option<Step>,
     /// It was due before its user was free: what made it late is no delay of ours.
     pub waited: bool,
+    /// It has waited longer than the timeout: it is over without being sent, and its user stays free.
+    pub expired: bool,
 }
 
 /// The order of a run's requests.
@@ -89,18 +93,18 @@ impl Phases {
         }
     }
 
-    /// When a user of a closed loop asks next who thinks from this instant on for so long; `None`
-    /// if that is never.
+    /// When a user of a closed loop asks next who thinks from this instant on; `None` if that is
+    /// never.
     pub(crate) fn asks(
         &self,
         pace: &mut ClosedLoop,
         user: usize,
         from_ns: MonoNs,
-        think_ns: u64,
+        think: Length,
     ) -> Option<MonoNs> {
-        let since_ns = (from_ns - self.start_ns).0.max(0).unsigned_abs();
-        let asks_ns = pace.asks_ns(user, since_ns, think_ns)?;
-        let asks_ns = DurationNs::from_unsigned(asks_ns);
+        let since = Length((from_ns - self.start_ns).0.max(0).unsigned_abs());
+        let asks = pace.asks(user, since, think)?;
+        let asks_ns = DurationNs::from_unsigned(asks.0);
         Some(self.start_ns.saturating_add(asks_ns))
     }
 
@@ -194,6 +198,7 @@ impl Source for MeshSource {
             session: 0,
             step: None,
             waited: false,
+            expired: false,
         })
     }
 
@@ -338,6 +343,7 @@ impl Sessions {
             session,
             step: None,
             waited: false,
+            expired: false,
         }
     }
 }
@@ -431,8 +437,8 @@ impl ClosedSource {
             .iter_mut()
             .enumerate()
             .filter_map(|(session, think)| {
-                let think_ns = think.next().unwrap_or(0);
-                let asks_ns = phases.asks(&mut pace, session, phases.start_ns, think_ns)?;
+                let think = Length(think.next().unwrap_or(0));
+                let asks_ns = phases.asks(&mut pace, session, phases.start_ns, think)?;
                 Some(Reverse((asks_ns, session)))
             })
             .collect();
@@ -468,8 +474,8 @@ impl Source for ClosedSource {
 
     fn ended(&mut self, session: usize, now_ns: MonoNs, _answered: bool) {
         self.waiting = self.waiting.saturating_sub(1);
-        let think_ns = self.thinks[session].next().unwrap_or(0);
-        let asks_ns = self.phases.asks(&mut self.pace, session, now_ns, think_ns);
+        let think = Length(self.thinks[session].next().unwrap_or(0));
+        let asks_ns = self.phases.asks(&mut self.pace, session, now_ns, think);
         self.due
             .extend(asks_ns.map(|at_ns| Reverse((at_ns, session))));
     }

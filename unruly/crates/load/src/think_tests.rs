@@ -29,7 +29,8 @@ fn drive(dispersion: f64, more: &str) -> Drive {
 }
 
 fn pace(drive: &Drive) -> ClosedLoop {
-    drive.closed_loop(1, unruly_plan::DurationNs(0), Portion::WHOLE)
+    let ends = unruly_plan::DurationNs(u64::MAX);
+    drive.closed_loop(1, unruly_plan::DurationNs(0), ends, Portion::WHOLE)
 }
 
 /// The mean a second and the index of dispersion of what users ask for, whose replies take 1 ms.

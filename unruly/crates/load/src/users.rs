@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::iter::Peekable;
 
-use unruly_plan::{ClosedLoop, Walks};
+use unruly_plan::{ClosedLoop, DurationNs as Length, Walks};
 use unruly_trace::{DurationNs, MonoNs};
 
 use crate::source::{Due, Phases, Sessions, Source};
@@ -35,6 +35,7 @@ enum Pace {
         offsets: Peekable<Offsets>,
         /// Users who wait for no reply, and since when.
         free: VecDeque<(MonoNs, usize)>,
+        timeout_ns: DurationNs,
     },
 }
 
@@ -50,8 +51,8 @@ impl Users {
     ) -> Self {
         let users = 0..sessions.sessions;
         let due = users.filter_map(|user| {
-            let thinks_ns = walks.think_ns(user);
-            let asks_ns = phases.asks(&mut clock, user, phases.start_ns, thinks_ns)?;
+            let think = Length(walks.think_ns(user));
+            let asks_ns = phases.asks(&mut clock, user, phases.start_ns, think)?;
             Some(Reverse((asks_ns, user)))
         });
         Self {
@@ -66,11 +67,13 @@ impl Users {
         }
     }
 
-    /// Users who ask when a schedule, in nanoseconds from the start, wants it.
+    /// Users who ask when a schedule, in nanoseconds from the start, wants it. A request that nobody
+    /// was free to make for the timeout is not made.
     #[must_use]
     pub fn open(
         walks: Walks,
         schedule: impl Iterator<Item = u64> + Send + 'static,
+        timeout_ns: DurationNs,
         sessions: Sessions,
         phases: Phases,
     ) -> Self {
@@ -81,6 +84,7 @@ impl Users {
                 free: (0..sessions.sessions)
                     .map(|user| (phases.start_ns, user))
                     .collect(),
+                timeout_ns,
             },
             walks,
             phases,
@@ -110,28 +114,42 @@ impl Source for Users {
 
     fn take(&mut self) -> Option<Due> {
         let intended_ns = self.next_at_ns()?;
+        let mut expired = false;
         let (free_ns, user) = match &mut self.pace {
             Pace::Closed { due, waiting, .. } => {
                 let Reverse(next) = due.pop()?;
                 *waiting += 1;
                 next
             }
-            Pace::Open { offsets, free } => {
+            Pace::Open {
+                offsets,
+                free,
+                timeout_ns,
+            } => {
+                let &(free_ns, user) = free.front()?;
                 offsets.next();
-                free.pop_front()?
+                expired = free_ns - intended_ns >= *timeout_ns;
+                if !expired {
+                    free.pop_front();
+                }
+                (free_ns, user)
             }
         };
-        let step = self.walks.next(user);
+        let step = match expired {
+            true => self.walks.peek(user),
+            false => self.walks.next(user),
+        };
         let phase = self.phases.phase_of(intended_ns);
         Some(Due {
             step: Some(step),
             waited: free_ns > intended_ns,
+            expired,
             ..self.sessions.due(user, intended_ns, phase, 0)
         })
     }
 
     fn ended(&mut self, user: usize, now_ns: MonoNs, ok: bool) {
-        let thinks_ns = self.walks.think_ns(user);
+        let think = Length(self.walks.think_ns(user));
         if !ok {
             self.walks.failed(user);
         }
@@ -142,7 +160,7 @@ impl Source for Users {
                 waiting,
             } => {
                 *waiting = waiting.saturating_sub(1);
-                let asks_ns = self.phases.asks(clock, user, now_ns, thinks_ns);
+                let asks_ns = self.phases.asks(clock, user, now_ns, think);
                 due.extend(asks_ns.map(|at_ns| Reverse((at_ns, user))));
             }
             Pace::Open { free, .. } => free.push_back((now_ns, user)),
@@ -236,7 +254,7 @@ mod tests {
     #[test]
     fn what_is_due_waits_for_a_user_and_keeps_its_instant() {
         let schedule = (0..20).map(|it| it * 500_000_000);
-        let mut users = Users::open(walks(2, 0), schedule, each(2), phases());
+        let mut users = Users::open(walks(2, 0), schedule, SECOND * 100, each(2), phases());
         assert_eq!(taken(&mut users), (0, 0, true));
         assert_eq!(taken(&mut users), (1, 0, true));
         assert_eq!(users.next_at_ns(), None);
@@ -249,6 +267,24 @@ mod tests {
         assert_eq!(due.step.map(|it| (it.state, it.begins)), Some((1, false)));
         assert_eq!(users.abandon(), 17);
         assert!(users.is_over());
+    }
+
+    #[test]
+    fn what_nobody_was_free_for_until_the_timeout_is_over_and_takes_nobody_s_place() {
+        let schedule = (0..20).map(|it| it * 500_000_000);
+        let mut users = Users::open(walks(1, 0), schedule, SECOND, each(1), phases());
+        assert_eq!(taken(&mut users), (0, 0, true));
+        users.ended(0, MonoNs(0) + SECOND * 2, true);
+        let expired: Vec<(bool, Option<usize>)> = (0..3)
+            .map(|_| users.take().expect("one is due"))
+            .map(|due| (due.expired, due.step.map(|it| it.state)))
+            .collect();
+        // Those of 0.5 s and 1 s have waited for a second or more, that of 1.5 s has not.
+        assert_eq!(
+            expired,
+            [(true, Some(1)), (true, Some(1)), (false, Some(1))]
+        );
+        assert_eq!(users.next_at_ns(), None, "its user waits for a reply");
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Source for Two {
             session: 0,
             step: None,
             waited: false,
+            expired: false,
         })
     }
 

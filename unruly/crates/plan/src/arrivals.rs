@@ -196,11 +196,15 @@ impl Drive {
     /// Offsets in ns from the start at which requests are due, those of the warm-up too.
     #[must_use]
     pub fn schedule(&self, seed: u64, warmup: DurationNs) -> Schedule {
-        let schedule = self.arrivals.schedule(seed, 0);
-        match (&self.ramp, self.arrivals.rate()) {
-            (Some(ramp), Some(rate)) => schedule.ramped(ramp.levels(rate.0, warmup), rate.0),
-            _ => schedule,
-        }
+        let (Some(ramp), Some(rate)) = (&self.ramp, self.arrivals.rate()) else {
+            return self.arrivals.schedule(seed, 0);
+        };
+        let independent = matches!(self.arrivals, Arrivals::Poisson { .. });
+        Schedule(Kind::Ramped {
+            levels: ramp.levels(rate.0, warmup),
+            count: 0.0,
+            random: independent.then(|| Random::new(Purpose::Arrivals, seed, 0)),
+        })
     }
 }
 
@@ -209,16 +213,6 @@ impl Drive {
 pub struct Schedule(Kind);
 
 impl Schedule {
-    /// The same arrivals, of which as many are due as the levels of a ramp say. `rate_hz` is the
-    /// rate of this schedule.
-    fn ramped(self, levels: Levels, rate_hz: f64) -> Self {
-        Self(Kind::Ramped {
-            even: Box::new(self),
-            levels,
-            rate_hz,
-        })
-    }
-
     /// Offsets in ns from the start that are known; they never decrease.
     #[must_use]
     pub fn of_times(times_ns: Vec<u64>) -> Self {
@@ -239,9 +233,11 @@ enum Kind {
     },
     Bursts(Box<Bursts>),
     Ramped {
-        even: Box<Schedule>,
         levels: Levels,
-        rate_hz: f64,
+        /// How many requests are due before the next one. Those of a Poisson process of rate 1 have
+        /// exponential gaps, and come from this generator.
+        count: f64,
+        random: Option<Random>,
     },
     Times(std::vec::IntoIter<u64>),
 }
@@ -266,10 +262,15 @@ impl Iterator for Schedule {
             }
             Kind::Bursts(bursts) => Some(bursts.next_ns()),
             Kind::Ramped {
-                even,
                 levels,
-                rate_hz,
-            } => levels.due_ns(even.next()? as f64 / 1e9 * *rate_hz),
+                count,
+                random,
+            } => {
+                *count += random.as_mut().map_or(0.0, Random::exponential);
+                let due_ns = levels.due_ns(*count);
+                *count += if random.is_none() { 1.0 } else { 0.0 };
+                due_ns
+            }
             Kind::Times(times) => times.next(),
         }
     }
@@ -406,6 +407,47 @@ mod tests {
             (sum_ns as f64 / 100_000.0 / 2e6 - 1.0).abs() < 0.015,
             "sum {sum_ns}"
         );
+    }
+
+    /// The schedule of a drive that changes in stages.
+    fn in_stages(lines: &str) -> Schedule {
+        let text = format!("name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\n{lines}");
+        match crate::Plan::parse("plan", &text).unwrap().load {
+            crate::Load::Drive(drive) => drive.schedule(1, DurationNs(0)),
+            _ => panic!("it drives"),
+        }
+    }
+
+    #[test]
+    fn a_load_that_begins_with_next_to_nothing_grows_evenly() {
+        let lines = "rate = 0.000001\nramp = \"10s:10000\"";
+        let times: Vec<u64> = in_stages(lines)
+            .take_while(|it| *it < 10 * SECOND_NS)
+            .collect();
+        assert!(times.is_sorted());
+        assert!(times.len().abs_diff(50_000) < 2, "{}", times.len());
+        let half = times.iter().filter(|it| **it < 5 * SECOND_NS).count();
+        assert!(half.abs_diff(12_500) < 2, "{half}");
+    }
+
+    #[test]
+    fn poisson_arrivals_in_stages_stay_independent() {
+        let lines = "arrivals = \"poisson\"\nrate = \"1k/s\"\nramp = \"50s:3000\"";
+        let mut counts = vec![0.0_f64; 500];
+        for at_ns in in_stages(lines).take_while(|it| *it < 50 * SECOND_NS) {
+            counts[usize::try_from(at_ns / (SECOND_NS / 10)).unwrap()] += 1.0;
+        }
+        // Each tenth of a second has 4 more than the last, and a variance of what is due.
+        let apart: f64 = counts
+            .iter()
+            .zip(0_u32..)
+            .map(|(count, at)| {
+                let due = 100.0 + 0.4 * (f64::from(at) + 0.5);
+                (count - due).powi(2) / due
+            })
+            .sum();
+        // Chi squared of 500: within five of its standard deviations, 32.
+        assert!((apart - 500.0).abs() < 160.0, "{apart}");
     }
 
     #[test]

@@ -28,17 +28,23 @@ struct Clients {
 }
 
 impl ClosedLoop {
-    /// When a user who begins to think at `from_ns` asks next, in ns since the start: after
-    /// `think_ns` of the common clock, and not before the user is there. `None` if that is never.
-    /// Times to begin with must not decrease.
-    pub fn asks_ns(&mut self, user: usize, from_ns: u64, think_ns: u64) -> Option<u64> {
-        let thought_ns = self.clock.after_ns(from_ns, think_ns);
+    /// When a user who begins to think at `from` asks next: after `think` of the common clock, and
+    /// not before the user is there. `None` if that is never. Times are counted from the start;
+    /// those to begin with may go back by up to 3 s.
+    pub fn asks(&mut self, user: usize, from: DurationNs, think: DurationNs) -> Option<DurationNs> {
+        let thought = self.clock.after(from, think);
         match &self.clients {
             Some(clients) => {
                 let number = clients.portion.place(user as u64 % clients.own);
-                clients.levels.reached_ns(number, thought_ns)
+                let there = clients.levels.reached(number, thought)?;
+                // Those who come at once do not ask at once.
+                let asks = match there > thought {
+                    true => DurationNs(there.0.saturating_add(think.0)),
+                    false => there,
+                };
+                clients.levels.reached(number, asks)
             }
-            None => Some(thought_ns),
+            None => Some(thought),
         }
     }
 }
@@ -46,15 +52,23 @@ impl ClosedLoop {
 impl Drive {
     /// The pace of a closed loop, for one of its processes. The clock is the same in all of them.
     #[must_use]
-    pub fn closed_loop(&self, seed: u64, warmup: DurationNs, portion: Portion) -> ClosedLoop {
+    pub fn closed_loop(
+        &self,
+        seed: u64,
+        warmup: DurationNs,
+        ends: DurationNs,
+        portion: Portion,
+    ) -> ClosedLoop {
         let store = self.store.as_deref();
         let Arrivals::Closed { bursts, .. } = self.arrivals else {
             return ClosedLoop::default();
         };
-        let think_s = mean_think(&self.arrivals, store).0 as f64 / 1e9;
-        let rate_hz = users(self.clients, store) as f64 / think_s;
+        let rate_hz = bursts.map_or(0.0, |_| {
+            let think_s = mean_think(&self.arrivals, store).0 as f64 / 1e9;
+            users(self.clients, store) as f64 / think_s
+        });
         ClosedLoop {
-            clock: ThinkClock::new(bursts, rate_hz, seed),
+            clock: ThinkClock::new(bursts, rate_hz, seed, ends),
             clients: self.ramp.as_ref().map(|ramp| Clients {
                 levels: ramp.levels(1.0, warmup),
                 portion,

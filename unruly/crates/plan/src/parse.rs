@@ -302,7 +302,7 @@ fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str)
     }
     let read = match load {
         "mesh" => Load::Mesh(mesh(&section, run)?),
-        "drive" => Load::Drive(drive(&section, run)?),
+        "drive" => Load::Drive(drive(&section, run, scale)?),
         _ => Load::Stream(stream(&section, run, scale)?),
     };
     Ok((read, load))

@@ -60,7 +60,7 @@ pub(crate) fn ramp(
     section: &Section<'_>,
     arrivals: &Arrivals,
     clients: u32,
-    run: &Run,
+    (run, scale): (&Run, f64),
 ) -> Result<Option<Ramp>, PlanError> {
     let key = keys::RAMP;
     let Some(text) = key.read(section)? else {
@@ -69,14 +69,17 @@ pub(crate) fn ramp(
     let ramp: Ramp = text
         .parse()
         .map_err(|wanted: &str| section.refuse(key.name, wanted, key.example()))?;
-    if ramp.lasts().0 > run.duration.0 {
-        let wrong = format!(
-            "the stages last {}, [run] duration {}",
-            ramp.lasts(),
-            run.duration
-        );
+    if run.until.is_some() {
+        let wanted = "must be left out with [run] until, which may end the run in any stage";
+        return Err(section.refuse(key.name, wanted, "remove until"));
+    }
+    let written = ramp.lasts();
+    let ramp = ramp.scaled(scale);
+    let (lasts, duration) = (ramp.lasts(), run.duration);
+    if lasts.0 > duration.0 {
+        let wrong = format!("the stages last {lasts}, [run] duration {duration}");
         let wanted = "must not be longer than the run";
-        let hint = format!("in [run], duration = \"{}\"", ramp.lasts());
+        let hint = format!("in [run], duration = \"{written}\"");
         return Err(section.complain(key.name, wrong, wanted, hint));
     }
     let most = ramp.most();
@@ -129,15 +132,17 @@ pub(crate) fn check_bursts(
         return Ok(());
     };
     let key = &keys::DISPERSION;
-    if mean_think(arrivals, store).0 == 0 {
+    let think = mean_think(arrivals, store);
+    if think.0 == 0 {
         let wanted = "must be left out: users who do not think cannot think faster";
         let hint = "give a mean think time, such as think = \"1s\"";
         return Err(section.refuse(key.name, wanted, hint));
     }
     let users = users(clients, store);
-    let least = bursts.least_dispersion(users as f64);
+    let least = bursts.least_dispersion(users as f64, think);
     if bursts.dispersion < least {
-        let wanted = format!("must be {least:.4} or more for {users} users, or left out");
+        let wanted =
+            format!("must be {least:.4} or more for {users} users who think {think}, or left out");
         let hint = "leave dispersion out: its users ask nearly independently";
         return Err(section.refuse(key.name, wanted, hint));
     }

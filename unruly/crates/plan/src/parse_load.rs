@@ -50,7 +50,7 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
     Ok(mesh)
 }
 
-pub(crate) fn drive(section: &Section<'_>, run: &Run) -> Result<Drive, PlanError> {
+pub(crate) fn drive(section: &Section<'_>, run: &Run, scale: f64) -> Result<Drive, PlanError> {
     section.check_keys(&crate::keys::drive_keys())?;
     let transport = drive::TRANSPORT.read(section)?;
     let clients = drive::CLIENTS.whole(section)?;
@@ -65,7 +65,7 @@ pub(crate) fn drive(section: &Section<'_>, run: &Run) -> Result<Drive, PlanError
         address: address(section)?,
         clients,
         processes: processes(section, clients, store.as_ref())?,
-        ramp: ramp(section, &arrivals, clients, run)?,
+        ramp: ramp(section, &arrivals, clients, (run, scale))?,
         times: times(section, &arrivals)?,
         arrivals,
         payload: body(section, drive::PAYLOAD, transport)?,

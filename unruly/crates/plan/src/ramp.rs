@@ -39,6 +39,17 @@ impl Ramp {
         DurationNs(each.fold(0, u64::saturating_add))
     }
 
+    /// The same levels in stages this many times as long, rounded down.
+    pub(crate) fn scaled(mut self, scale: f64) -> Self {
+        // Times that are not scaled are the same to the last nanosecond.
+        if scale.to_bits() != 1.0_f64.to_bits() {
+            for stage in &mut self.0 {
+                stage.lasts = DurationNs(whole(stage.lasts.0 as f64 * scale));
+            }
+        }
+        self
+    }
+
     /// The highest level.
     #[must_use]
     pub fn most(&self) -> f64 {
@@ -188,10 +199,10 @@ impl Levels {
         }
     }
 
-    /// The first instant from `from_ns` on at which client `number`, counted from 0, is there.
-    pub(crate) fn reached_ns(&self, number: u64, from_ns: u64) -> Option<u64> {
+    /// The first instant from `from` on at which client `number`, counted from 0, is there.
+    pub(crate) fn reached(&self, number: u64, from: DurationNs) -> Option<DurationNs> {
         let wanted = number as f64 + 1.0;
-        let from_s = from_ns as f64 / 1e9;
+        let from_s = from.0 as f64 / 1e9;
         self.pieces.iter().find_map(|piece| {
             let since_s = (from_s - piece.begins_s).max(0.0);
             if since_s >= piece.lasts_s {
@@ -199,13 +210,17 @@ impl Levels {
             }
             let now = piece.from + piece.slope() * since_s;
             if now >= wanted - NEARLY {
-                return Some(from_ns.max(whole_ns(piece.begins_s)));
+                return Some(from.max(DurationNs(whole_ns(piece.begins_s))));
             }
             let rises = piece.to >= wanted - NEARLY;
             let rise_s = ((wanted - piece.from) / piece.slope()).min(piece.lasts_s);
-            rises.then(|| whole_ns(piece.begins_s + rise_s))
+            rises.then(|| DurationNs(whole_ns(piece.begins_s + rise_s)))
         })
     }
+}
+
+fn whole_ns(seconds: f64) -> u64 {
+    whole((seconds * 1e9).round())
 }
 
 #[expect(
@@ -213,8 +228,8 @@ impl Levels {
     clippy::cast_sign_loss,
     reason = "a time of a run; one beyond the end of u64 stays there"
 )]
-fn whole_ns(seconds: f64) -> u64 {
-    (seconds * 1e9).round() as u64
+fn whole(ns: f64) -> u64 {
+    ns as u64
 }
 
 #[cfg(test)]
@@ -274,8 +289,8 @@ mod tests {
     fn a_client_is_there_from_when_the_level_reaches_its_number() {
         let levels = levels("9s:10, 5s:10, 9s:1, 1s:1, 1s:4", 1.0, 1);
         let reached = |number, from_s: u64| {
-            let at_ns = levels.reached_ns(number, from_s * SECOND)?;
-            Some(at_ns as f64 / 1e9)
+            let at = levels.reached(number, DurationNs(from_s * SECOND))?;
+            Some(at.0 as f64 / 1e9)
         };
         assert_eq!(reached(0, 0), Some(0.0));
         assert_eq!(reached(1, 0), Some(2.0));

@@ -738,6 +738,16 @@ fn stages_are_refused_what_they_cannot_be() {
         "rate = \"1/s\"\nramp = \"30s:1e9\"",
         "plan.toml:6: ramp is \"30s:1e9\"; must have rates up to 10M/s; hint: ramp = \"30s:500, 2min:500\"",
     );
+    let scaled = "name = \"a\"\n[run]\nduration = \"60s\"\nscale = 0.1\n[drive]\nrate = \"1/s\"\n";
+    refused(
+        &format!("{scaled}ramp = \"70s:5\""),
+        "plan.toml:7: the stages last 7s, [run] duration 6s; must not be longer than the run; hint: in [run], duration = \"70s\"",
+    );
+    let until = "name = \"a\"\n[run]\nduration = \"60s\"\nuntil = \"p99 within 9%\"\n[drive]\nrate = \"1/s\"\n";
+    refused(
+        &format!("{until}ramp = \"7s:5\""),
+        "plan.toml:7: ramp is \"7s:5\"; must be left out with [run] until, which may end the run in any stage; hint: remove until",
+    );
     stages(
         "arrivals = \"closed\"\nramp = \"30s:5\"",
         "plan.toml:6: a stage has 5 clients, and clients is 1; must not be more than there are; hint: clients = 5",
@@ -764,7 +774,7 @@ fn bursts_of_a_closed_loop_are_refused_what_they_cannot_be() {
     );
     bursts(
         "think = \"1s\"\nclients = 10000\ndispersion = 1.01",
-        "plan.toml:8: dispersion is 1.01; must be 1.0200 or more for 10000 users, or left out; hint: leave dispersion out: its users ask nearly independently",
+        "plan.toml:8: dispersion is 1.01; must be 1.2000 or more for 10000 users who think 1s, or left out; hint: leave dispersion out: its users ask nearly independently",
     );
 }
 

@@ -174,21 +174,15 @@ fn arrivals_are_one_of_six() {
     let seen = Some("seen.txt".to_owned());
     assert_eq!((&drive.arrivals, &drive.times), (&Arrivals::Replay, &seen));
     assert_eq!(parse(&replay.to_toml()), replay);
-    let closed = arrivals("arrivals = \"closed\"\nthink = \"2ms\"");
-    assert_eq!(
-        closed,
-        Arrivals::Closed {
-            think: DurationNs(2_000_000),
-            bursts: None,
-        }
-    );
-    assert_eq!(
-        arrivals("arrivals = \"closed\""),
-        Arrivals::Closed {
-            think: DurationNs(0),
-            bursts: None,
-        }
-    );
+    let stages = drive_with("rate = \"1/s\"\nramp = \"20s:9.5, 9s:0\"");
+    assert_eq!(parse(&stages.to_toml()), stages);
+    let closed = |think_ns| Arrivals::Closed {
+        think: DurationNs(think_ns),
+        bursts: None,
+    };
+    let thinks = arrivals("arrivals = \"closed\"\nthink = \"2ms\"");
+    assert_eq!(thinks, closed(2_000_000));
+    assert_eq!(arrivals("arrivals = \"closed\""), closed(0));
 }
 
 #[test]
@@ -364,43 +358,38 @@ fn mesh() -> impl Strategy<Value = Load> {
     })
 }
 
+fn bursts() -> impl Strategy<Value = ThinkBursts> {
+    (1e4..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
+        |(dispersion, burst_share, burst_factor)| ThinkBursts {
+            dispersion,
+            burst_share,
+            burst_factor,
+        },
+    )
+}
+
 fn arrivals_of_a_plan() -> impl Strategy<Value = Arrivals> {
     let rate = (1e-6_f64..=1e7).prop_map(RateHz);
+    let times = (1..SECOND, 1..SECOND).prop_map(|(one, two)| (DurationNs(one), DurationNs(two)));
     prop_oneof![
         rate.clone().prop_map(|rate| Arrivals::Constant { rate }),
         rate.clone().prop_map(|rate| Arrivals::Poisson { rate }),
-        (rate.clone(), 1.1..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
-            |(rate, dispersion, burst_share, burst_factor)| {
-                Arrivals::Mmpp {
-                    rate,
-                    dispersion,
-                    burst_share,
-                    burst_factor,
-                }
-            }
-        ),
-        (rate, 1..SECOND, 1..SECOND, 1.1..9.0_f64).prop_map(|(rate, on_ns, off_ns, shape)| {
-            Arrivals::OnOff {
-                rate,
-                on: DurationNs(on_ns),
-                off: DurationNs(off_ns),
-                shape,
-            }
+        (rate.clone(), bursts()).prop_map(|(rate, bursts)| Arrivals::Mmpp {
+            rate,
+            dispersion: bursts.dispersion,
+            burst_share: bursts.burst_share,
+            burst_factor: bursts.burst_factor,
         }),
-        (0..=SECOND).prop_map(|think_ns| Arrivals::Closed {
+        (rate, times, 1.1..9.0_f64).prop_map(|(rate, (on, off), shape)| Arrivals::OnOff {
+            rate,
+            on,
+            off,
+            shape,
+        }),
+        (1..=SECOND, prop::option::of(bursts())).prop_map(|(think_ns, bursts)| Arrivals::Closed {
             think: DurationNs(think_ns),
-            bursts: None,
+            bursts,
         }),
-        (1..=SECOND, 1e4..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
-            |(think_ns, dispersion, burst_share, burst_factor)| Arrivals::Closed {
-                think: DurationNs(think_ns),
-                bursts: Some(ThinkBursts {
-                    dispersion,
-                    burst_share,
-                    burst_factor,
-                }),
-            }
-        ),
     ]
 }
 

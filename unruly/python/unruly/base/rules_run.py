@@ -279,7 +279,8 @@ def _load_in_stages(analysis: Analysis) -> Iterator[Finding]:
     Means: Every percentile is of all stages together, so it says nothing about a single level, and
     a promise holds only for the same stages. The figure over time shows each level by itself.
 
-    Next: Measure each level in a cell of its own, with a matrix of `drive.rate` or `drive.clients`.
+    Next: Measure each level in a cell of its own: without `drive.ramp`, and with a matrix of
+    `drive.rate` or `drive.clients`.
 
     Numbers: The stages of each cell are in the evidence of the finding.
     """
@@ -295,7 +296,8 @@ def _load_in_stages(analysis: Analysis) -> Iterator[Finding]:
         f"the load changed in stages ({shown})",
         "Every percentile is of all stages together. It says nothing about a single level.",
         {"ramp": stages},
-        "Measure each level in a cell of its own, with a matrix of drive.rate or drive.clients.",
+        "Measure each level in a cell of its own: without drive.ramp, and with a matrix of "
+        "drive.rate or drive.clients.",
     )
 
 

@@ -318,7 +318,10 @@ def _over_time(analysis: Analysis) -> Iterator[str]:
         told = has_foreign_arrivals(analysis.run) or asked is not None
         if told and burst is not None and burst.estimate is not None:
             index = significant(burst.estimate, 2)
-            wanted = "" if asked is None else f" (asked for: {significant(asked)})"
+            # an operation that is a part of all requests has a part of their bursts
+            ops = {other.op for other in over_time.rows if other.cell == row.cell}
+            whole = "asked for" if len(ops) == 1 else "asked for, of all operations together"
+            wanted = "" if asked is None else f" ({whole}: {significant(asked)})"
             words.append(
                 f"arrivals have an index of dispersion of {index}"
                 f"{_between(burst, significant)}{wanted}"

@@ -46,6 +46,9 @@ const RECEIVE_CALM: DurationNs = DurationNs::millis(2 * RECEIVE_TIMEOUT_MS);
 const LATE: DurationNs = DurationNs::millis(10);
 /// The phase whose requests count.
 const MEASURED: u8 = 1;
+
+/// The session of a request that no user was free to make.
+const NOBODY: usize = usize::MAX;
 /// Requests sent before replies are looked at again: after a stop of ours all that was due is sent
 /// at once, and a reply that waits for the last of it would be late by our doing.
 const BURST_MAX: usize = 16;
@@ -437,9 +440,11 @@ impl<'a> Engine<'a> {
             .as_mut()
             .map(|work| work.next(due.session, due.step));
         let level = due.level.or(self.options.level);
-        let group = self
-            .pending
-            .open_group(due.links.len(), due.level, due.session);
+        let session = match due.expired {
+            true => NOBODY,
+            false => due.session,
+        };
+        let group = self.pending.open_group(due.links.len(), due.level, session);
         for &link in &due.links {
             let record = Record {
                 intended_ns: self.clock.column(due.intended_ns),
@@ -465,7 +470,13 @@ impl<'a> Engine<'a> {
                 intended_ns: due.intended_ns,
                 part_ns: None,
             };
-            self.submit(asked, due.flags, due.session);
+            if due.expired {
+                self.recorder.scheduled(asked.record.intended_ns);
+                let status = Status::Timeout;
+                self.finish(Record { status, ..record }, &asked);
+            } else {
+                self.submit(asked, due.flags, due.session);
+            }
         }
     }
 

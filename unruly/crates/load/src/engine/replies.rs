@@ -4,7 +4,7 @@ use std::io;
 
 use unruly_trace::{ColumnNs, ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
-use super::{Engine, LIVE_RESPONSES_MAX, Layer, Part};
+use super::{Engine, LIVE_RESPONSES_MAX, Layer, NOBODY, Part};
 use crate::bins::bin;
 use crate::pending::{Asked, Ended, Slot};
 use crate::socket::{receive, receive_waiting};
@@ -416,6 +416,9 @@ impl Engine<'_> {
         };
         self.outcome.requests.answered += u64::from(answered);
         self.outcome.requests.unanswered += u64::from(!answered);
+        if ended.session == NOBODY {
+            return;
+        }
         // A closed loop asks again when it was answered, or when there is someone to ask.
         let again_ns = self.links[link].retry_at_ns().unwrap_or_default();
         let at_ns = again_ns.max(monotonic());

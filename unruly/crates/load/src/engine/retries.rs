@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use unruly_trace::{DurationNs, MonoNs, Record, Status, monotonic};
 
-use super::Engine;
+use super::{Engine, NOBODY};
 use crate::pending::Asked;
 
 /// Pause before the second try; doubles with each, up to the longest.
@@ -53,7 +53,8 @@ impl Retries {
 impl Engine<'_> {
     /// Whether a copy that failed is tried again.
     pub(super) fn may_retry(&self, record: &Record, asked: &Asked) -> bool {
-        asked.task.is_some() && record.attempt < self.options.retries
+        let somebody = self.pending.session_of(asked.group) != NOBODY;
+        asked.task.is_some() && somebody && record.attempt < self.options.retries
     }
 
     /// A copy failed: it is tried again, if it may be.

@@ -64,8 +64,9 @@ table! {
         "stages of a load that changes: each is a time, and the level at its end, to which the \
          load changes evenly. Levels are requests a second, and the first stage begins at `rate`; \
          in a closed loop they are clients, of whom `clients` is the most, and the first stage \
-         begins with one. Stages begin after the warm-up; the last level stays",
-    ).default_is("").also("up to 1,000 stages, no longer than `run.duration` together")
+         begins with one. Stages begin after the warm-up, which has the level at which the first \
+         stage begins. The last level stays, and a last level of 0 ends the run",
+    ).scaled().default_is("").also("up to 1,000 stages, no longer than `run.duration` together")
         .only(&["constant", "poisson", "closed"])
         .because("only constant, poisson and closed arrivals change in stages"),
         |it| it.ramp.as_ref().and_then(text);

@@ -63,8 +63,8 @@ table! {
     SCALE: Real = key(
         "scale",
         Real::between(MIN_SCALE, MAX_SCALE, 0.05).or(1.0),
-        "multiplies `run.duration`, `run.warmup`, `stream.wind_down` and `compete.lead`. The plan \
-         that is kept with the run has the multiplied times. With a scale, a `[matrix]` cannot \
-         vary any of these",
+        "multiplies `run.duration`, `run.warmup`, the times of `drive.ramp`, `stream.wind_down` \
+         and `compete.lead`. The plan that is kept with the run has the multiplied times. With a \
+         scale, a `[matrix]` cannot vary any of these",
     ).fixed(), |_| None;
 }

@@ -8,8 +8,10 @@ use crate::units::DurationNs;
 /// States that a user can go back through.
 const HISTORY_MAX: usize = 64;
 
-/// Steps whose mean think time is that of a scenario: it is known within 1 % then.
-const MEAN_STEPS: u128 = 20_000;
+/// Users, and steps of each, whose mean think time is that of a scenario. Users may differ: they may
+/// begin in states that never meet.
+const MEAN_USERS: usize = 200;
+const MEAN_STEPS: usize = 200;
 
 /// The next request of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,19 +100,32 @@ impl Walks {
         Step { state, begins }
     }
 
-    /// How long users think between two requests on average, from the way of one of them.
+    /// What a user would ask for next.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such user.
+    pub fn peek(&mut self, user: usize) -> Step {
+        let kept = self.users[user].clone();
+        let step = self.next(user);
+        self.users[user] = kept;
+        step
+    }
+
+    /// How long users think between two requests on average, from the ways of some of them.
     pub(crate) fn mean_think(scenario: &Scenario, usual_think: DurationNs) -> DurationNs {
         if scenario.states.iter().all(|it| it.think.is_none()) {
             return usual_think;
         }
-        let mut walks = Self::new(scenario, 0, 1, Portion::WHOLE, usual_think);
-        let sum_ns: u128 = (0..MEAN_STEPS)
-            .map(|_| {
-                let own = scenario.states[walks.next(0).state].think;
-                u128::from(own.unwrap_or(usual_think).0)
-            })
-            .sum();
-        DurationNs(u64::try_from(sum_ns / MEAN_STEPS).unwrap_or(u64::MAX))
+        let mut walks = Self::new(scenario, 0, MEAN_USERS, Portion::WHOLE, usual_think);
+        let steps = (0..MEAN_USERS).flat_map(|user| (0..MEAN_STEPS).map(move |_| user));
+        let (mut sum_ns, mut count) = (0_u128, 0_u128);
+        for user in steps {
+            let own = scenario.states[walks.next(user).state].think;
+            sum_ns += u128::from(own.unwrap_or(usual_think).0);
+            count += 1;
+        }
+        DurationNs(u64::try_from(sum_ns / count).unwrap_or(u64::MAX))
     }
 
     /// The request of a user failed: the user goes, and another one begins.

@@ -49,6 +49,7 @@ BINS_LEAST: Final = 20
 ARRIVALS_LEAST: Final = 200
 """Of few arrivals the index is 1, whatever they are: each is alone in its window."""
 ALPHA: Final = 0.05
+IN_STAGES: Final = "the load changed in stages, as its plan asked"
 """Shared among all that are looked at: so rarely does a run without a change show one."""
 FAULTS_MOST: Final = 64
 """Of one process: each is a condition on every row."""
@@ -202,6 +203,10 @@ def _rows(context: Context, places: pd.DataFrame) -> list[Steadiness]:
         absent: dict[str, str] = {}
         one = own.iloc[0]
         planned = plan.cell(str(one["cell"]))
+        if planned.ramp is not None:
+            absent |= dict.fromkeys(("throughput", "dispersion", "changes"), IN_STAGES)
+            found.append(Steadiness(str(one["cell"]), str(one["op"]), None, None, None, (), absent))
+            continue
         changes, changed_ns = _changes(by_block.get(key), own, alpha, absent)
         found.append(
             Steadiness(
@@ -247,9 +252,6 @@ def _throughput(
 def _dispersion(
     due: pd.DataFrame | None, place: pd.Series[Any], planned: CellPlan, absent: dict[str, str]
 ) -> Dispersion | None:
-    if planned.ramp is not None:
-        absent["dispersion"] = "the load changed in stages: its counts vary by plan"
-        return None
     # users who think by a common clock have bursts of their own
     if planned.is_closed_loop and planned.dispersion is None:
         absent["dispersion"] = (

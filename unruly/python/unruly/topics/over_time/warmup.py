@@ -107,7 +107,10 @@ def warm_ups(context: Context) -> tuple[WarmUp, ...]:
 def _places(context: Context) -> pd.DataFrame:
     """Where each (cell, repeat, op) lies, its warm-up included, and how it is cut."""
     keys = list(warmup_tables.KEYS)
-    extents = context.extents[~context.extents["cell"].isin(context.run.timeless)]
+    # of a load that changes by plan nobody can say when it has settled
+    staged = {name for name, cell in context.run.plan.cells.items() if cell.ramp}
+    left_out = context.run.timeless | staged
+    extents = context.extents[~context.extents["cell"].isin(left_out)]
     places = extents[[*keys, "n", "first_ns", "last_ns"]]
     places = places.rename(columns={"first_ns": "measured_ns"})
     cold = fetch(warmup_tables.begun(context.rows_of_both_phases))

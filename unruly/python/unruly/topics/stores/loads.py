@@ -92,7 +92,9 @@ def loads(
     """
     factors = context.factors
     measured = set(legs["cell"])
-    named = [cell for cell in factors if cell in measured]
+    plan = context.run.plan
+    # the rate of a load that changes in stages is only its first
+    named = [cell for cell in factors if cell in measured and plan.cell(cell).ramp is None]
     if len(named) < 2 or len(named) > CELLS_MOST:
         return ()
     context.progress("loads")
