@@ -26,6 +26,8 @@ pub(crate) struct Asked {
     pub(crate) task: Option<Task>,
     /// Monotonic instant of the schedule.
     pub(crate) intended_ns: MonoNs,
+    /// From when on its reply is waited for: since it was due, or since a user was free to ask.
+    pub(crate) since_ns: MonoNs,
     /// When the last part of its reply came.
     pub(crate) part_ns: Option<MonoNs>,
 }
@@ -238,10 +240,10 @@ impl Pending {
             let slot = *self.queues[limit as usize].front()?;
             let wanted = self
                 .at(slot)
-                .map(|copy| (copy.asked.intended_ns, copy.timed_out));
+                .map(|copy| (copy.asked.since_ns, copy.timed_out));
             match wanted {
-                Some((intended_ns, timed_out)) if !(timed_out && limit == TimeLimit::Timeout) => {
-                    return Some((slot, intended_ns));
+                Some((since_ns, timed_out)) if !(timed_out && limit == TimeLimit::Timeout) => {
+                    return Some((slot, since_ns));
                 }
                 _ => {
                     self.queues[limit as usize].pop_front();
@@ -286,6 +288,7 @@ mod tests {
             group,
             task: None,
             intended_ns,
+            since_ns: intended_ns,
             part_ns: None,
         }
     }

@@ -437,7 +437,7 @@ mod tests {
         for at_ns in in_stages(lines).take_while(|it| *it < 50 * SECOND_NS) {
             counts[usize::try_from(at_ns / (SECOND_NS / 10)).unwrap()] += 1.0;
         }
-        // Each tenth of a second has 4 more than the last, and a variance of what is due.
+        // Each tenth of a second has 4 more than the last, and the variance of its mean.
         let apart: f64 = counts
             .iter()
             .zip(0_u32..)

@@ -173,3 +173,72 @@ fn of_bursts(section: &Section<'_>) -> Result<(f64, f64, f64), PlanError> {
     }
     Ok((dispersion, burst_share, burst_factor))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Plan;
+
+    fn refused(text: &str, message: &str) {
+        let error = Plan::parse("plan.toml", text).expect_err("it is wrong");
+        assert_eq!(error.to_string(), message);
+    }
+
+    #[test]
+    fn stages_are_refused_what_they_cannot_be() {
+        let stages = |lines: &str, message: &str| {
+            let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\n";
+            refused(&format!("{head}{lines}"), message);
+        };
+        stages(
+            "rate = \"1/s\"\nramp = \"30s\"",
+            "plan.toml:6: ramp is \"30s\"; must be stages such as 30s:500, each a time (ns, us, ms, s, min, h, d) and the level at its end; hint: ramp = \"30s:500, 2min:500\"",
+        );
+        stages(
+            "rate = \"1/s\"\nramp = \"30s:5, 31s:5\"",
+            "plan.toml:6: the stages last 61s, [run] duration 60s; must not be longer than the run; hint: in [run], duration = \"61s\"",
+        );
+        stages(
+            "rate = \"1/s\"\nramp = \"30s:1e9\"",
+            "plan.toml:6: ramp is \"30s:1e9\"; must have rates up to 10M/s; hint: ramp = \"30s:500, 2min:500\"",
+        );
+        let scaled =
+            "name = \"a\"\n[run]\nduration = \"60s\"\nscale = 0.1\n[drive]\nrate = \"1/s\"\n";
+        refused(
+            &format!("{scaled}ramp = \"70s:5\""),
+            "plan.toml:7: the stages last 7s, [run] duration 6s; must not be longer than the run; hint: in [run], duration = \"70s\"",
+        );
+        let until = "name = \"a\"\n[run]\nduration = \"60s\"\nuntil = \"p99 within 9%\"\n[drive]\nrate = \"1/s\"\n";
+        refused(
+            &format!("{until}ramp = \"7s:5\""),
+            "plan.toml:7: ramp is \"7s:5\"; must be left out with [run] until, which may end the run in any stage; hint: remove until",
+        );
+        stages(
+            "arrivals = \"closed\"\nramp = \"30s:5\"",
+            "plan.toml:6: a stage has 5 clients, and clients is 1; must not be more than there are; hint: clients = 5",
+        );
+        stages(
+            "arrivals = \"onoff\"\nrate = \"1/s\"\nramp = \"30s:5\"",
+            "plan.toml:7: ramp is \"30s:5\"; must be left out: only constant, poisson and closed arrivals change in stages; hint: remove ramp",
+        );
+    }
+
+    #[test]
+    fn bursts_of_a_closed_loop_are_refused_what_they_cannot_be() {
+        let bursts = |lines: &str, message: &str| {
+            let head = "name = \"a\"\n[run]\nduration = \"60s\"\n[drive]\narrivals = \"closed\"\n";
+            refused(&format!("{head}{lines}"), message);
+        };
+        bursts(
+            "think = \"1s\"\nburst_share = 0.3",
+            "plan.toml:7: burst_share is 0.3; must be left out: without dispersion there are no bursts; hint: dispersion = 100",
+        );
+        bursts(
+            "dispersion = 100",
+            "plan.toml:6: dispersion is 100; must be left out: users who do not think cannot think faster; hint: give a mean think time, such as think = \"1s\"",
+        );
+        bursts(
+            "think = \"1s\"\nclients = 10000\ndispersion = 1.01",
+            "plan.toml:8: dispersion is 1.01; must be 1.2000 or more for 10000 users who think 1s, or left out; hint: leave dispersion out: its users ask nearly independently",
+        );
+    }
+}

@@ -468,6 +468,10 @@ impl<'a> Engine<'a> {
                 group,
                 task,
                 intended_ns: due.intended_ns,
+                since_ns: match due.waited {
+                    true => monotonic(),
+                    false => due.intended_ns,
+                },
                 part_ns: None,
             };
             if due.expired {

@@ -26,7 +26,7 @@ impl Engine<'_> {
                 let delay_ns = self.delay_ns(limit);
                 self.pending
                     .first(limit)
-                    .map(|(_, intended_ns)| intended_ns + delay_ns)
+                    .map(|(_, since_ns)| since_ns + delay_ns)
             })
             .min()
     }
@@ -36,8 +36,8 @@ impl Engine<'_> {
     pub(super) fn keep_time_limits(&mut self, now_ns: MonoNs) {
         for limit in [TimeLimit::Note, TimeLimit::Timeout, TimeLimit::Linger] {
             let delay_ns = self.delay_ns(limit);
-            while let Some((slot, intended_ns)) = self.pending.first(limit) {
-                if intended_ns + delay_ns > now_ns || self.recorder.is_crowded() {
+            while let Some((slot, since_ns)) = self.pending.first(limit) {
+                if since_ns + delay_ns > now_ns || self.recorder.is_crowded() {
                     break;
                 }
                 self.pending.pop(limit);
