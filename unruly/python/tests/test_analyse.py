@@ -287,7 +287,7 @@ def test_windows_are_as_asked_for(clean_run):
     regrouped = clean_run / "plan.toml"
     regrouped.write_text('[mesh]\nregroup = "30s"\n')
     try:
-        assert unruly.analyse(run).options.window_ns == 30_000_000_000
+        assert unruly.analyse(unruly.open_run(clean_run)).options.window_ns == 30_000_000_000
     finally:
         regrouped.unlink()
 
