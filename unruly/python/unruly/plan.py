@@ -99,6 +99,8 @@ class Plan:
 
     slo: tuple[str, ...] = ()
     """``run.slo``: the targets, as the plan writes them."""
+    goodput: str | None = None
+    """``run.goodput``: the limits of a good request, as the plan writes them."""
     cells: Mapping[str, CellPlan] = field(default_factory=dict)
     """The settings of each cell of the manifest, by its name and in the order of the plan."""
     base: CellPlan = field(default_factory=CellPlan)
@@ -128,7 +130,8 @@ class Plan:
         cells = {name: _cell(tables, own) for name, own in factors.items()}
         held = _value(tables, {}, "run.slo")
         slo = tuple(str(it) for it in held) if isinstance(held, list) else ()
-        return cls(slo, cells, _cell(tables, {}))
+        limits = _read(_value(tables, {}, "run.goodput"), str)
+        return cls(slo, limits, cells, _cell(tables, {}))
 
     def cell(self, name: str) -> CellPlan:
         """Return the settings of a cell; of one that is unknown, those without any factor."""

@@ -50,6 +50,29 @@ def test_the_gaps_between_tokens_are_those_of_the_server(tmp_path: Path) -> None
     assert layers == {"connect": 2, "first token": 60, "token": 60 * 9}
 
 
+def test_goodput_counts_the_replies_that_met_each_limit(tmp_path: Path) -> None:
+    """Every fourth reply has a gap of 0.2 s; half of that is far from any other gap."""
+
+    def pause(request: int, place: int) -> float:
+        return STALL_S if place == 5 and request % 4 == 0 else 0.005
+
+    model = Model(tokens=10, pause=pause)
+    limits = f"gap < {STALL_S / 2}s, e2e < 30s"
+    with llm(model) as place:
+        words = ["--prompt", "hi", "-n", "80", "-c", "2", "--goodput", limits]
+        run = drive(tmp_path, f"openai://{place}/v1", *words)
+    truth = [max(at - before for before, at in pairwise(own)) for own in model.sent_ns]
+    late = sum(gap > STALL_S * 0.5e9 for gap in truth)
+    (row,) = run.verdict()["goodput"]["rows"]
+    assert late >= 20
+    assert (row["n"], row["good"], row["failed"]) == (80, 80 - late, 0)
+    assert {it["measure"]: it["missed"] for it in row["limits"]} == {"gap": late, "e2e": 0}
+    assert row["share"]["low"] < row["share"]["estimate"] < row["share"]["high"]
+    said = refused(tmp_path, "openai://h/v1", "--prompt", "hi", "--goodput", "ttft < 5")
+    assert "--goodput: " in said
+    assert "must be limits of ttft, tpot, gap or e2e" in said
+
+
 def test_the_first_token_counts_from_the_scheduled_time(tmp_path: Path) -> None:
     """One connection, four requests at a time: the last of them waits for three replies."""
     model = Model(tokens=2, pause=lambda *_: 0.02)

@@ -144,6 +144,9 @@ pub(crate) struct DriveArguments {
     /// "failed < 0.1%"; may be repeated
     #[arg(long, value_name = "TARGET", help_heading = RUN)]
     slo: Vec<String>,
+    /// Limits that a good request meets, such as "ttft < 500ms, tpot < 50ms, e2e < 5s"
+    #[arg(long, value_name = "LIMITS", help_heading = RUN)]
+    goodput: Option<String>,
     /// Random seed
     #[arg(long, value_name = "NUMBER", help_heading = RUN)]
     seed: Option<String>,
@@ -214,6 +217,7 @@ impl DriveArguments {
             ("run.duration", Some(duration)),
             ("run.warmup", Some(self.warmup)),
             ("run.until", self.until),
+            ("run.goodput", self.goodput),
             (place.0, Some(place.1)),
             ("drive.clients", clients),
             ("drive.processes", self.processes),

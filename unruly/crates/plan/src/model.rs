@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::Fault;
+use crate::goodput::Goodput;
 use crate::jvm::{Jvm, Runtime};
 use crate::ramp::Ramp;
 use crate::slo::Slo;
@@ -121,6 +122,9 @@ pub struct Run {
     /// Targets that the run is held to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slo: Vec<Slo>,
+    /// What makes a request a good one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<Goodput>,
 }
 
 /// What stands for a host.

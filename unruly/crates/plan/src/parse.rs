@@ -3,6 +3,7 @@
 use toml_edit::DocumentMut;
 
 use crate::error::PlanError;
+use crate::goodput::Goodput;
 use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
@@ -242,6 +243,7 @@ fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
         hosts: keys::run::HOSTS.read(section)?,
         until: until(section)?,
         slo: slo(section)?,
+        goodput: goodput(section)?,
     };
     Ok((run, scale))
 }
@@ -256,6 +258,17 @@ fn until(section: &Section<'_>) -> Result<Option<Until>, PlanError> {
     until
         .map(Some)
         .map_err(|()| section.refuse(key.name, wanted, key.example()))
+}
+
+fn goodput(section: &Section<'_>) -> Result<Option<Goodput>, PlanError> {
+    let key = keys::run::GOODPUT;
+    let Some(text) = key.read(section)? else {
+        return Ok(None);
+    };
+    let goodput = text.parse::<Goodput>();
+    goodput
+        .map(Some)
+        .map_err(|error| section.refuse(key.name, error.to_string(), key.example()))
 }
 
 fn slo(section: &Section<'_>) -> Result<Vec<Slo>, PlanError> {
@@ -298,6 +311,12 @@ fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str)
         let wrong = format!("[run] has until, and the load is a {load}");
         let wanted = "must be left out: only requests of clients are counted while it runs";
         let hint = "remove until, or measure with [drive]";
+        return Err(section.complain("", wrong, wanted, hint));
+    }
+    if run.goodput.is_some() && load != "drive" {
+        let wrong = format!("[run] has goodput, and the load is a {load}");
+        let wanted = "must be left out: it is about the requests of clients";
+        let hint = "remove goodput, or measure with [drive]";
         return Err(section.complain("", wrong, wanted, hint));
     }
     let read = match load {

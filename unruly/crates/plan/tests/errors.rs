@@ -71,7 +71,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     mesh_but(
         "duration",
         "durations",
-        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until, slo, scale; hint: did you mean duration"#,
+        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until, slo, goodput, scale; hint: did you mean duration"#,
     );
     mesh(
         "tranport = \"udp\"",
@@ -475,6 +475,16 @@ fn faults_are_refused_that_cannot_be_done_to_their_process() {
         "[run]",
         "[run]\nuntil = \"p99 within 10%\"",
         "plan.toml:5: [run] has until, and the load is a mesh; must be left out: only requests of clients are counted while it runs; hint: remove until, or measure with [drive]",
+    );
+    drive_but(
+        "[run]",
+        "[run]\ngoodput = \"ttft < 5\"",
+        r#"plan.toml:3: goodput is "ttft < 5"; must be limits of ttft, tpot, gap or e2e, each once and with its unit, such as "ttft < 500ms, e2e < 5s"; hint: goodput = "ttft < 500ms, tpot < 50ms, e2e < 5s""#,
+    );
+    mesh_but(
+        "[run]",
+        "[run]\ngoodput = \"e2e < 5s\"",
+        "plan.toml:5: [run] has goodput, and the load is a mesh; must be left out: it is about the requests of clients; hint: remove goodput, or measure with [drive]",
     );
     drive_but(
         "[run]",

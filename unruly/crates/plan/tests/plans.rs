@@ -37,6 +37,7 @@ fn a_mesh_has_the_defaults_of_the_manual() {
         hosts: Hosts::Processes,
         until: None,
         slo: Vec::new(),
+        goodput: None,
     };
     assert_eq!(plan.run, run);
     assert_eq!(
@@ -709,6 +710,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                         },
                         until: (drives && varied).then_some(UNTIL),
                         slo: targets(varied),
+                        goodput: drives.then(|| "e2e < 5s".parse().expect("limits")),
                     },
                     load,
                     compete,

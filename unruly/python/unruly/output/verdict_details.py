@@ -11,6 +11,7 @@ from unruly.quantity import count, duration, percent, rate, significant
 from unruly.quantity import times as ratio_words
 from unruly.stats.blocks import DRIFTS
 from unruly.topics.arrival_log.model import arrival_log_of
+from unruly.topics.goodput.model import goodput_of
 from unruly.topics.over_time.statistics import over_time_of
 from unruly.topics.parts.model import parts_of
 from unruly.topics.runtimes.model import ANYBODY, runtimes_of
@@ -72,6 +73,7 @@ def details(analysis: Analysis, width: int) -> Iterator[str]:
         yield from _store(analysis)
         yield from _by_runtime(analysis, width)
         yield from _streamed(analysis)
+        yield from _good(analysis)
         yield from _trace(analysis)
         yield from _where(analysis)
     warnings = list(_findings(analysis))
@@ -236,6 +238,30 @@ def _streamed(analysis: Analysis) -> Iterator[str]:
             )
             most = f"max {duration(it.max)} of {count(it.n)}"
             yield f"{STREAMED_WORDS[it.layer]}{cell}: {f'{shown}, ' if shown else ''}{most}"
+
+
+def _good(analysis: Analysis) -> Iterator[str]:
+    """Where the plan sets limits: the good requests, and what others missed, of the worst cell."""
+    found = goodput_of(analysis)
+    if found is None or not found.rows:
+        return
+    worst = min(found.rows, key=lambda it: (it.share.estimate if it.share else None) or 0.0)
+    cell = f" ({worst.cell})" if len(found.rows) > 1 else ""
+    if worst.share is None or worst.rate_hz is None:
+        reasons = " and ".join(dict.fromkeys(worst.absent.values()))
+        yield f"goodput{cell}: unknown: {reasons}"
+        return
+    others = [
+        f"{count(it.missed)} missed {it.measure} < {duration(it.limit_ns)}"
+        for it in worst.limits
+        if it.missed
+    ]
+    others += [f"{count(worst.failed)} failed"] if worst.failed else []
+    yield (
+        f"goodput{cell}: {rate(worst.rate_hz.estimate)}{_between(worst.rate_hz, significant)}, "
+        f"{percent(worst.share.estimate)} of {count(worst.n)} requests"
+        f"{'; ' if others else ''}{', '.join(others)}"
+    )
 
 
 def _trace(analysis: Analysis) -> Iterator[str]:

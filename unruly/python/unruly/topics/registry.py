@@ -17,6 +17,7 @@ NAMES: Final = (
     "streams",
     "runtimes",
     "parts",
+    "goodput",
     "traces",
 )
 """In the order of ``summary.json``; of two findings that rank alike, the first topic's is first."""

@@ -59,6 +59,14 @@ table! {
         (!it.slo.is_empty()).then(|| list(texts))
     };
 
+    GOODPUT: Text = key(
+        "goodput",
+        Text::like("ttft < 500ms, tpot < 50ms, e2e < 5s"),
+        "limits that a good request meets: `ttft`, the time to the first token or message, from the \
+         scheduled time; `tpot`, the mean time of each other one of the reply; `gap`, the longest \
+         of these; `e2e`, the response time. The report counts the good requests",
+    ).default_is("none").fixed(), |it| it.goodput.as_ref().and_then(text);
+
     // The times of a written plan are scaled already.
     SCALE: Real = key(
         "scale",
