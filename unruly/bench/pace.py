@@ -33,7 +33,7 @@ CALM: Final = Users(10_000, 1.0)
 """Replies take less than a thousandth of the think time."""
 BUSY: Final = Users(1_000, 0.05)
 """Replies take a hundredth of the think time, and more in bursts."""
-CASES: Final = ((1, 20), (100, 60), (400, 120), (1_000, 400))
+CASES: Final = ((1, 20), (100, 60), (400, 90), (1_000, 300))
 """The index of dispersion, and the seconds of the run."""
 
 
