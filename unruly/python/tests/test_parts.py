@@ -11,6 +11,7 @@ from explained import assert_like_its_example
 from synthetic import Segments, write_run
 from unruly.base.context import lay_out
 from unruly.output.verdict import verdict
+from unruly.tables import spans as span_tables
 from unruly.topics.parts import tables as part_tables
 from unruly.topics.parts.model import parts_of
 
@@ -154,7 +155,7 @@ def test_the_tokens_of_a_request_that_was_tried_again_are_those_of_its_last_try(
         ]
     )
     rows = ibis.memtable([{**request, "attempt": 0}])
-    found = part_tables.parts(spans, rows, retried=True).execute()
+    found = span_tables.parts(spans, rows, retried=True).execute()
     assert sorted(zip(found["layer"], found["response"], strict=True)) == [
         ("connect", 2.0),
         ("first token", 9.0),
@@ -170,7 +171,7 @@ def test_repeats_are_laid_end_to_end():
         for number in range(100)
         for at in [number * 1_000_000 + repeat * 3_600_000_000_000]
     ]
-    spans = part_tables.parts(ibis.memtable(frame), ibis.memtable(frame), retried=False)
+    spans = span_tables.parts(ibis.memtable(frame), ibis.memtable(frame), retried=False)
     extents = part_tables.extents(spans).execute()
     places = lay_out(extents, ["cell", "layer"], "first_ns", "last_ns", "", 20).assign(number=0)
     blocks = part_tables.placed(spans, ibis.memtable(places), 20).execute()["block"]

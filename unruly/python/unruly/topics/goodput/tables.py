@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import ibis
 
 from unruly.tables.advice import block_of
-from unruly.topics.parts.tables import REQUEST, parts
+from unruly.tables.spans import REQUEST, parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

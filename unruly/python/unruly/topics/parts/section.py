@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from unruly.drawing import format
 from unruly.drawing.document import Table, number, table, text
 from unruly.drawing.tables import MOST_ROWS, cut, interval
+from unruly.tables.spans import STREAMED
 from unruly.topics.parts.model import parts_of
-from unruly.topics.parts.tables import STREAMED
 
 if TYPE_CHECKING:
     from unruly.drawing.document import Datum

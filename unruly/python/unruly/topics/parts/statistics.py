@@ -14,6 +14,7 @@ from unruly.stats import block_interval, share_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
+from unruly.tables import spans as span_tables
 from unruly.topics.parts import tables as part_tables
 from unruly.topics.parts.model import Layer, Opening, Parts
 
@@ -46,7 +47,7 @@ def parts(context: Context) -> Parts | None:
         None where no span is such a part.
     """
     context.progress("parts of requests")
-    spans = part_tables.parts(context.run.spans, context.rows, retried=context.retried)
+    spans = span_tables.parts(context.run.spans, context.rows, retried=context.retried)
     layers = _layers(spans)
     return Parts(layers, _openings(context, spans)) if layers else None
 
@@ -74,7 +75,7 @@ def _layers(spans: ibis.Table) -> tuple[Layer, ...]:
         own = histogram[histogram["number"] == row["number"]]
         columns = {name: own[name].to_numpy() for name in own.columns}
         found.append(_layer(place, row, bucket_matrix(columns, slice(None), "block")))
-    order = part_tables.LAYERS.index
+    order = span_tables.LAYERS.index
     return tuple(sorted(found, key=lambda it: (it.cell, order(it.layer))))
 
 
