@@ -323,9 +323,9 @@ fn constant_ns(index: u64, rate: RateHz) -> u64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a cast from float saturates, as the schedule promises; negatives do not occur"
+    reason = "a cast from float saturates, as schedules promise; negatives do not occur"
 )]
-fn round_ns(value_ns: f64) -> u64 {
+pub(crate) fn round_ns(value_ns: f64) -> u64 {
     value_ns.round() as u64
 }
 

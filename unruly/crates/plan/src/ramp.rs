@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arrivals::round_ns;
 use crate::units::DurationNs;
 
 /// Stages that a ramp may have.
@@ -44,7 +45,7 @@ impl Ramp {
         // Times that are not scaled are the same to the last nanosecond.
         if scale.to_bits() != 1.0_f64.to_bits() {
             for stage in &mut self.0 {
-                stage.lasts = DurationNs(whole(stage.lasts.0 as f64 * scale));
+                stage.lasts = DurationNs(round_ns((stage.lasts.0 as f64 * scale).floor()));
             }
         }
         self
@@ -220,16 +221,7 @@ impl Levels {
 }
 
 fn whole_ns(seconds: f64) -> u64 {
-    whole((seconds * 1e9).round())
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a time of a run; one beyond the end of u64 stays there"
-)]
-fn whole(ns: f64) -> u64 {
-    ns as u64
+    round_ns(seconds * 1e9)
 }
 
 #[cfg(test)]

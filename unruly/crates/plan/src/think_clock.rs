@@ -1,13 +1,13 @@
 //! The clock by which the users of a closed loop think.
 //!
 //! All users share it. It runs faster in a burst and slower between bursts, and on average as fast
-//! as time goes, so that the users' requests come in bursts and their mean rate stays what it is.
-//! Changing the mean of each think time when it is drawn would do neither: a user who has drawn a
+//! as time goes. So requests come in bursts, and while replies are short beside think times the mean
+//! rate is that without bursts. Changing the mean of each think time when it is drawn would do neither: a user who has drawn a
 //! long time sleeps through the burst.
 
 use std::collections::VecDeque;
 
-use crate::arrivals::ThinkBursts;
+use crate::arrivals::{ThinkBursts, round_ns};
 use crate::bursts::TwoStates;
 use crate::random::{Purpose, Random};
 use crate::units::DurationNs;
@@ -109,7 +109,7 @@ impl Bursts {
             .partition_point(|it| it.begins.shows_ns <= goal_ns);
         let last = self.pieces.get(begun.saturating_sub(1));
         let over_ns = last.map_or(from, |it| it.at_ns(goal_ns));
-        DurationNs(whole(over_ns)).max(begins)
+        DurationNs(round_ns(over_ns)).max(begins)
     }
 
     /// Forgets the pieces that end before an instant.
@@ -152,15 +152,6 @@ impl Piece {
         }
         self.begins.at_ns + more_ns / self.speed
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a time of a run; one beyond the end of u64 stays there"
-)]
-fn whole(ns: f64) -> u64 {
-    ns.round() as u64
 }
 
 impl ThinkBursts {

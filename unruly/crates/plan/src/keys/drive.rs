@@ -77,7 +77,7 @@ table! {
         "index of dispersion of long counts: 1 is `poisson`. The clients of a closed loop share a \
          clock by which they think, which runs `burst_factor` times as fast in a burst; without \
          the key they have no bursts",
-    ).only(BURSTY).because(BURSTY_ONLY), |it| match it.arrivals {
+    ).default_is("required for mmpp").only(BURSTY).because(BURSTY_ONLY), |it| match it.arrivals {
         Arrivals::Mmpp { dispersion, .. } => bare(dispersion),
         Arrivals::Closed { bursts, .. } => bursts.and_then(|it| bare(it.dispersion)),
         _ => None,
