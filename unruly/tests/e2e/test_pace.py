@@ -105,3 +105,14 @@ def test_stages_and_bursts_that_cannot_be_are_refused(
     assert refused.returncode == 2
     assert said in refused.stderr
     assert "hint: " in refused.stderr
+
+
+def test_two_thousand_clients_each_have_their_connection_from_the_start(tmp_path: Path) -> None:
+    loop = 'arrivals = "closed"\nthink = "500ms"\n'
+    run = drive(tmp_path, clients=2_000, duration="3s", arrivals=loop)
+    [(connections, failed)] = run.rows(
+        "select count(distinct connection), count(*) filter (status <> 'ok') from requests"
+    )
+    # Think times are exponential: e^-6 of the clients do not ask within these 3 s.
+    assert connections > 1_950
+    assert failed == 0

@@ -84,11 +84,16 @@ impl Client<'_> {
         let mut spans = self
             .spans
             .then(|| Spans::new(self.ground.job, self.ground.directory));
-        engine.connect(self.ready);
+        engine.connect(self.ready)?;
         self.ground.inbox.wake_on_stop(engine.waker());
         if let Some((keys, sessions)) = self.load {
             self.load(&mut engine, keys, sessions)?;
             add(&mut spans, engine.take_parts());
+        } else {
+            report(&Report::Loaded {
+                scheduled: 0,
+                failed: 0,
+            });
         }
         let Some(start_ns) = self.ground.inbox.start()? else {
             let written = engine.written();

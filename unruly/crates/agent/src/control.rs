@@ -92,7 +92,7 @@ pub enum Report {
         /// What happened.
         text: String,
     },
-    /// Every key has been written, and it waits for the start.
+    /// The connections are opened and every key is written; it waits for the start.
     Loaded {
         /// Copies scheduled so far.
         scheduled: u64,

@@ -8,7 +8,7 @@ use unruly_load::wire::Codec;
 use unruly_load::{
     EngineOptions, GroupRpc, MeshSource, Peer, Phases, Place, Target, bind_tcp, bind_udp,
 };
-use unruly_plan::{Mesh, Transport};
+use unruly_plan::{Load, Mesh, Transport};
 use unruly_trace::{Clock, DurationNs};
 
 use crate::client::{Client, say_done};
@@ -54,6 +54,7 @@ impl Serving {
         let options = ServerOptions {
             codec,
             clock: clock.clone(),
+            peers: connections(&job.plan.load),
             disk,
         };
         let server = Server::new(options, listener, datagrams).with_context(|| {
@@ -87,6 +88,16 @@ impl Serving {
             }),
         }
     }
+}
+
+/// How many connections the agents of a plan make to one server of ours.
+fn connections(load: &Load) -> usize {
+    let count = match load {
+        Load::Mesh(mesh) => u32::from(mesh.agents),
+        Load::Drive(drive) => drive.clients,
+        Load::Stream(stream) => u32::from(stream.readers),
+    };
+    count as usize
 }
 
 pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Result<()> {

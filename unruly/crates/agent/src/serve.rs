@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use sha2::{Digest, Sha256};
 use unruly_load::wire::{Codec, FLAG_DISK, FLAG_HASH, Head, REQUEST_BYTES, Stamps};
 use unruly_load::{Poller, Wake, enable_stamps, receive_waiting, set_buffers};
@@ -29,6 +30,8 @@ const RECEIVE_BYTES: usize = 128 << 10;
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the thread of the datagrams looks whether to stop.
 const STOP_PERIOD: Duration = Duration::from_millis(200);
+/// Pause before the next try when no file is free for a connection.
+const FILE_PAUSE: Duration = Duration::from_millis(10);
 /// Threads of connections need little.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -39,6 +42,8 @@ const LISTENER: u64 = u64::MAX - 2;
 pub(crate) struct ServerOptions {
     pub(crate) codec: Codec,
     pub(crate) clock: Clock,
+    /// How many connections the peers of the run make.
+    pub(crate) peers: usize,
     /// The file of workload C, where the plan has one.
     pub(crate) disk: Option<DiskRing>,
 }
@@ -95,7 +100,7 @@ impl Server {
                 codec: options.codec,
                 clock: options.clock,
                 datagrams,
-                door: Mutex::new(Door::default()),
+                door: Mutex::new(Door::new(options.peers)),
                 refused_datagrams: AtomicU64::new(0),
             },
             listener,
@@ -138,6 +143,11 @@ impl Server {
     }
 }
 
+fn is_out_of_files(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number == Some(Errno::EMFILE as i32) || number == Some(Errno::ENFILE as i32)
+}
+
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     // Without stamps the column is null.
     let _ = enable_stamps(stream.as_fd());
@@ -166,29 +176,48 @@ impl Service {
             let mut someone = false;
             poller.wait(until_ns, false, &mut |_, _, _| someone = true)?;
             // Level-triggered: who else waits is announced again.
-            if someone && let Ok((stream, _)) = listener.accept() {
-                if prepare(&stream).is_err() {
-                    continue;
-                }
-                let Some((number, guest)) = self.door().enter(stream, monotonic()) else {
-                    continue;
-                };
-                let to_disk = to_disk.cloned();
-                let started = thread::Builder::new()
-                    .name("serve".to_owned())
-                    .stack_size(STACK_BYTES)
-                    .spawn_scoped(scope, move || {
-                        // Whatever ends a connection, its client sees that it has ended.
-                        let _ = self.serve_stream(&guest, to_disk.as_ref());
-                        guest.close();
-                        self.door().leave(number);
-                    });
-                if started.is_err() {
-                    self.door().leave(number);
-                }
+            if !someone {
+                continue;
+            }
+            let accepted = listener.accept();
+            // Without a file for it the connection stays in line, which ends the wait at once.
+            if accepted.as_ref().is_err_and(is_out_of_files) && !self.door().close_oldest_stranger()
+            {
+                thread::sleep(FILE_PAUSE);
+            }
+            if let Ok((stream, _)) = accepted {
+                self.let_in(stream, scope, to_disk);
             }
         }
         Ok(())
+    }
+
+    /// Gives a connection a thread, if there is room for it.
+    fn let_in<'scope>(
+        &'scope self,
+        stream: TcpStream,
+        scope: &'scope Scope<'scope, '_>,
+        to_disk: Option<&Sender<DiskJob>>,
+    ) {
+        if prepare(&stream).is_err() {
+            return;
+        }
+        let Some((number, guest)) = self.door().enter(stream, monotonic()) else {
+            return;
+        };
+        let to_disk = to_disk.cloned();
+        let started = thread::Builder::new()
+            .name("serve".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, move || {
+                // Whatever ends a connection, its client sees that it has ended.
+                let _ = self.serve_stream(&guest, to_disk.as_ref());
+                guest.close();
+                self.door().leave(number);
+            });
+        if started.is_err() {
+            self.door().leave(number);
+        }
     }
 
     fn serve_stream(

@@ -164,7 +164,7 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
     });
     let clock = Clock::new(ClockPair::now());
     let mut engine = Engine::new(options, clock, recorder, peers.collect(), None).unwrap();
-    engine.connect(CONNECTIONS);
+    engine.connect(CONNECTIONS).expect("connections open");
     let start = monotonic() + DurationNs::millis(20);
     let phases = Phases::new(start, Length(0), Length(DURATION_NS));
     let arrivals = Arrivals::Closed {

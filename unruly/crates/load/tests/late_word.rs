@@ -111,7 +111,7 @@ fn measured(took_ns: DurationNs) -> (Tally, Outcome) {
     let peers: Vec<(Peer, Box<dyn Target>)> = vec![(peer, Box::new(Numbers))];
     let clock = Clock::new(ClockPair::now());
     let mut engine = Engine::new(options, clock, &mut recorder, peers, None).unwrap();
-    engine.connect(1);
+    engine.connect(1).expect("a connection opens");
     let mut two = Two {
         start_ns: monotonic(),
         taken: 0,

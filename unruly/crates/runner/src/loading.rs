@@ -1,5 +1,5 @@
-//! The load phase of a trial. The runner writes every key before the run begins, and shows the
-//! progress.
+//! The time before the start of a trial: the clients connect and write the keys, and the runner shows
+//! the progress.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -43,17 +43,15 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits until every process has written its keys, where the plan has them written. Returns how many
-    /// copies each has scheduled for it.
-    pub(super) fn wait_until_loaded(&mut self, progress: &Progress) -> Result<Vec<u64>> {
+    /// Waits until every client has opened its connections and has written its keys, where the plan has
+    /// them written. Returns how many copies each has scheduled for it.
+    pub(super) fn wait_until_loaded(&mut self, progress: &mut Progress) -> Result<Vec<u64>> {
         let store = match &self.plan.load {
             Load::Drive(drive) => drive.store.as_ref(),
             Load::Mesh(_) => None,
             Load::Stream(_) => return self.wait_until_connected(),
         };
-        let Some(keys) = store.filter(|it| it.preload).map(|it| it.keys) else {
-            return Ok(vec![0; self.processes.children.len()]);
-        };
+        let keys = store.filter(|it| it.preload).map(|it| it.keys);
         let drives = |child: &&Child| child.job.kind == JobKind::Drive;
         let mut left = self.processes.children.iter().filter(drives).count();
         let (begun, mut written) = (Instant::now(), vec![0; self.processes.children.len()]);
@@ -81,18 +79,27 @@ impl Trial<'_> {
                     bail!("{}: {text}", self.processes.children[number].job.name)
                 }
                 Ok((number, None)) => bail!(
-                    "{}: ended before its keys were written; wanted a process; hint: see {}",
+                    "{}: ended before the run began; wanted a process; hint: see {}",
                     self.processes.children[number].job.name,
                     self.processes.children[number].log.display()
                 ),
-                _ => {}
+                Ok((number, report)) => {
+                    self.hear(number, report, progress);
+                }
+                Err(_) => {}
             }
             if said.elapsed() > SAY_PERIOD {
                 said = Instant::now();
                 let so_far: u64 = written.iter().sum();
-                progress.note(&format!("preload: {so_far} of {keys} keys are written"));
+                progress.note(&match keys {
+                    Some(keys) => format!("preload: {so_far} of {keys} keys are written"),
+                    None => format!("{left} load generators are still connecting"),
+                });
             }
         }
+        let Some(keys) = keys else {
+            return Ok(written);
+        };
         let seconds = begun.elapsed().as_secs_f64();
         progress.note(&format!("preload: {keys} keys written in {seconds:.1} s"));
         if failed > 0 {

@@ -326,7 +326,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Takes what a process said. Returns whether the run must stop.
-    fn hear(&mut self, number: usize, said: Option<Report>, progress: &mut Progress) -> bool {
+    pub(super) fn hear(
+        &mut self,
+        number: usize,
+        said: Option<Report>,
+        progress: &mut Progress,
+    ) -> bool {
         let name = self.processes.children[number].job.name.clone();
         match said {
             Some(Report::Progress(line)) => {

@@ -1,11 +1,11 @@
 //! Connections: made, failed, and made again.
 
+use std::cmp::Reverse;
 use std::io;
 
 use unruly_trace::{ErrorKind, MonoNs, Status, monotonic};
 
 use super::Engine;
-use crate::link::Link;
 use crate::pending::Slot;
 
 impl Engine<'_> {
@@ -35,6 +35,7 @@ impl Engine<'_> {
         for slot in self.pending.all(Some(link)) {
             self.end_open(slot, status);
         }
+        self.await_retry(link);
     }
 
     /// Ends a copy whose connection has ended.
@@ -46,23 +47,31 @@ impl Engine<'_> {
         }
     }
 
-    /// When to reconnect. Connections of one request at a time are made when a request needs one.
-    pub(super) fn next_reconnect_ns(&self) -> Option<MonoNs> {
-        if !self.lanes.is_empty() {
-            return None;
+    /// Notes when a connection that is down is made again.
+    pub(super) fn await_retry(&mut self, link: usize) {
+        if let Some(at_ns) = self.links[link].retry_at_ns() {
+            self.down.push(Reverse((at_ns, link)));
         }
-        self.links.iter().filter_map(Link::retry_at_ns).min()
+    }
+
+    /// When to reconnect next.
+    pub(super) fn next_reconnect_ns(&mut self) -> Option<MonoNs> {
+        while let Some(&Reverse((at_ns, link))) = self.down.peek() {
+            if self.links[link].retry_at_ns() == Some(at_ns) {
+                return Some(at_ns);
+            }
+            // It was made meanwhile.
+            self.down.pop();
+        }
+        None
     }
 
     pub(super) fn reconnect(&mut self, now_ns: MonoNs) {
-        if !self.lanes.is_empty() {
-            return;
-        }
-        for link in 0..self.links.len() {
-            if self.links[link]
-                .retry_at_ns()
-                .is_some_and(|at_ns| at_ns <= now_ns)
-            {
+        while self
+            .next_reconnect_ns()
+            .is_some_and(|at_ns| at_ns <= now_ns)
+        {
+            if let Some(Reverse((_, link))) = self.down.pop() {
                 self.try_connect(link);
             }
         }

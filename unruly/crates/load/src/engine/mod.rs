@@ -15,7 +15,8 @@ mod retries;
 mod streams;
 mod time_limits;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 
 use unruly_trace::{
@@ -52,6 +53,10 @@ const NOBODY: usize = usize::MAX;
 /// Requests sent before replies are looked at again: after a stop of ours all that was due is sent
 /// at once, and a reply that waits for the last of it would be late by our doing.
 const BURST_MAX: usize = 16;
+
+/// Connections that are opened at once, and the pause until the next ones: 6,400 in a second.
+const WAVE: usize = 64;
+const WAVE_PAUSE: DurationNs = DurationNs::millis(10);
 
 /// Largest receive: a datagram, or several replies of a stream at once.
 const RECEIVE_BYTES: usize = 128 << 10;
@@ -192,6 +197,9 @@ pub struct Engine<'a> {
     recorder: &'a mut Recorder,
     peers: Vec<Peer>,
     links: Vec<Link>,
+    /// Connections that are down, by when each is made again; an entry counts while that is its
+    /// connection's time. Empty where each carries one request at a time: a request makes those.
+    down: BinaryHeap<Reverse<(MonoNs, usize)>>,
     /// The connections again, where each carries one request at a time; empty where not.
     lanes: Vec<Lane>,
     pools: Vec<Pool>,
@@ -246,10 +254,13 @@ impl<'a> Engine<'a> {
         } else {
             Default::default()
         };
+        let made_at_once = if lanes.is_empty() { peers.len() } else { 0 };
+        let down = (0..made_at_once).map(|link| Reverse((MonoNs(0), link)));
         Ok(Self {
             options,
             clock,
             recorder,
+            down: down.collect(),
             links: links.collect(),
             lanes,
             pools,
@@ -277,15 +288,32 @@ impl<'a> Engine<'a> {
         self.poller.waker()
     }
 
-    /// Opens the first `most` connections, so that the first request finds them.
-    pub fn connect(&mut self, most: usize) {
+    /// Opens the first `most` connections, so that the first request finds them. Many are opened in
+    /// waves, since the line of a listening server is short.
+    ///
+    /// # Errors
+    ///
+    /// When the poller fails, which leaves nothing to go on with.
+    pub fn connect(&mut self, most: usize) -> io::Result<()> {
         for link in 0..self.links.len().min(most) {
+            if link > 0 && link % WAVE == 0 {
+                self.serve_until(monotonic() + WAVE_PAUSE)?;
+            }
             if self.lanes.is_empty() {
                 self.try_connect(link);
             } else {
                 self.open_lane(link);
             }
         }
+        Ok(())
+    }
+
+    /// Serves the connections until an instant, and sends no request.
+    fn serve_until(&mut self, until_ns: MonoNs) -> io::Result<()> {
+        while monotonic() < until_ns {
+            self.serve_ready(until_ns, false)?;
+        }
+        Ok(())
     }
 
     /// Sends until a schedule is over and nothing is open, or until `control` says stop. `control` is
@@ -402,6 +430,12 @@ impl<'a> Engine<'a> {
             return Ok(false);
         }
         let spin = due_ns.is_some_and(|due_ns| due_ns - now_ns < self.options.spin_ns);
+        self.serve_ready(until_ns, spin)
+    }
+
+    /// Waits for connections that are ready, at most until an instant, and serves them. Returns whether
+    /// it was woken for control.
+    fn serve_ready(&mut self, until_ns: MonoNs, spin: bool) -> io::Result<bool> {
         let mut ready = [(0_u64, false, false); 64];
         let mut count = 0;
         // What does not fit here is still ready at the next call: the poller is level-triggered.

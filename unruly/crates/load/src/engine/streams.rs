@@ -144,6 +144,7 @@ impl Engine<'_> {
         } else {
             let ended = io::Error::from(io::ErrorKind::ConnectionReset);
             let _ = self.links[link].fail(&ended, monotonic());
+            self.await_retry(link);
         }
     }
 
