@@ -19,6 +19,7 @@ import pytest
 from grpc_house import ITEM_PROTO, PROTO, Shop, grpc_server
 from house import PROGRAMS, REPOSITORY, call, need_root
 from llm_house import Model, llm
+from message_house import lines, name_server
 from redis_house import redis_server
 from sql_house import ACCOUNTS, PASSWORD, postgres
 from users_house import shop
@@ -115,6 +116,18 @@ def bank(_: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def messages(folder: Path) -> Iterator[Setting]:
+    """A server of lines, Redis, and a name server."""
+    with (
+        lines(lambda _: b"ok") as place,
+        redis_server(folder, HOST) as (host, port),
+        name_server(folder) as names,
+    ):
+        own = {"localhost:7000": place, "localhost:6379": f"{host}:{port}"}
+        yield {**SHORT, **own, "localhost:5353": names}, {}
+
+
+@contextmanager
 def slow_node(folder: Path) -> Iterator[Setting]:
     """Two Redis servers, and a matrix of seven nodes with a slow one."""
     need_root("a CPU quota")
@@ -177,6 +190,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "scenarios.md": users,
     "grpc.md": orders,
     "sql.md": bank,
+    "messages.md": messages,
     "find-the-slow-node.md": slow_node,
     "write-a-plan.md": redis,
     "gate.md": a_run,
@@ -206,6 +220,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "grpc.md",
         "scenarios.md",
         "sql.md",
+        "messages.md",
         "find-the-slow-node.md",
         "write-a-plan.md",
     }

@@ -13,7 +13,7 @@ use unruly_runner::{ECHO, RunOptions, services};
 
 use crate::concealed::command;
 use crate::drive_http::HttpArguments;
-use crate::drive_sql::SqlArguments;
+use crate::drive_texts::TextArguments;
 use crate::slos::slos;
 
 /// What messages call the plan that the flags are.
@@ -130,7 +130,7 @@ pub(crate) struct DriveArguments {
     #[command(flatten)]
     http: HttpArguments,
     #[command(flatten)]
-    sql: SqlArguments,
+    texts: TextArguments,
     /// Leave the written keys in the store (default: remove them at the end)
     #[arg(long, help_heading = STORE)]
     keep: bool,
@@ -205,6 +205,7 @@ impl DriveArguments {
         let arrivals = self.arrivals.clone().or(usual);
         let (duration, clients) = self.sizes(arrivals.as_deref());
         let (http, password) = self.http.values(password)?;
+        let texts = self.texts.values()?;
         let (name, shown) = (name(&url), url.to_string());
         let place = match shown.strip_prefix("echo://") {
             Some(address) => ("drive.address", address.to_owned()),
@@ -248,9 +249,8 @@ impl DriveArguments {
             ("drive.scheduling", self.scheduling),
             ("drive.transport", self.transport),
             ("drive.payload", self.payload),
-            ("drive.sql", self.sql.script()?),
         ];
-        let given = values.iter().chain(&http);
+        let given = values.iter().chain(&http).chain(&texts);
         let given = given.filter_map(|(path, value)| Some((*path, value.as_deref()?)));
         let mut plan = Plan::of_values(PLACE, given.clone()).map_err(|error| {
             let typed = given.clone().find(|(path, _)| *path == error.key);
@@ -462,7 +462,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, rediss:, memcached:, memcacheds:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, mysql:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, rediss:, memcached:, memcacheds:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, mysql:, dns:, tcp:, tls:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
             ),
             (
                 &["reddis://h"],
@@ -497,7 +497,7 @@ mod tests {
             let said = error.to_string();
             // A header or a text may hold a secret, so their errors do not repeat the typed words.
             let typed = match name {
-                "headers" | "prompt" => format!("it has {name};"),
+                "headers" | "prompt" | "message" => format!("it has {name};"),
                 _ => "\"?\"".to_owned(),
             };
             assert!(said.starts_with(&format!("--{name}: {typed} ")), "{said}");

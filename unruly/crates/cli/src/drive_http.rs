@@ -48,8 +48,8 @@ pub(crate) struct HttpArguments {
     /// http://localhost:16686/trace/{trace_id}
     #[arg(long, value_name = "URL", help_heading = HTTP)]
     trace_url: Option<String>,
-    /// CSV file with a value for each request: {data.COLUMN} stands for it in the URL, in a header
-    /// or in the body, and each request takes the next row
+    /// CSV file with a value for each request: {data.COLUMN} stands for it in the URL, in a header,
+    /// in the body or in a message, and each request takes the next row
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     data: Option<String>,
     /// File that says what users do, request after request (unruly help check), or a HAR file

@@ -6,7 +6,7 @@ pub mod cli;
 mod concealed;
 mod drive;
 mod drive_http;
-mod drive_sql;
+mod drive_texts;
 mod har;
 mod help;
 mod python_verbs;

@@ -241,6 +241,7 @@ mod tests {
             http: None,
             tls: Tls::default(),
             sql: None,
+            message: None,
             keep: false,
         }
     }

@@ -26,6 +26,7 @@ mod jvm;
 mod keys;
 mod limits;
 mod matrix;
+mod message;
 mod model;
 mod parse;
 mod parse_arrivals;
@@ -75,6 +76,7 @@ pub use jvm::{Collector, Jvm, Runtime};
 pub use keys::{KeyWords, did_you_mean, key_words, known_keys};
 pub use limits::*;
 pub use matrix::Cell;
+pub use message::Message;
 pub use model::{
     Drive, Factor, Hosts, Load, Mesh, Place, Plan, Probe, Run, Setting, Transport, Workload,
 };

@@ -52,9 +52,9 @@ pub(crate) fn mesh(section: &Section<'_>, run: &Run) -> Result<Mesh, PlanError> 
 
 pub(crate) fn drive(section: &Section<'_>, run: &Run, scale: f64) -> Result<Drive, PlanError> {
     section.check_keys(&crate::keys::drive_keys())?;
-    let transport = drive::TRANSPORT.read(section)?;
     let clients = drive::CLIENTS.whole(section)?;
     let store = store(section, clients)?;
+    let transport = transport(section, store.as_ref())?;
     let arrivals = arrivals(section, store.is_some())?;
     let is_closed = matches!(arrivals, Arrivals::Closed { .. });
     let scenario = store.as_ref().and_then(Store::scenario);
@@ -75,6 +75,15 @@ pub(crate) fn drive(section: &Section<'_>, run: &Run, scale: f64) -> Result<Driv
         requests: drive::REQUESTS.optional(section)?,
         store: store.map(Box::new),
     })
+}
+
+/// How requests travel. A name server is asked by datagrams, unless the plan says otherwise.
+fn transport(section: &Section<'_>, store: Option<&Store>) -> Result<Transport, PlanError> {
+    let default = match store {
+        Some(store) if store.url.is_dns() => Transport::Udp,
+        _ => Transport::Tcp,
+    };
+    drive::TRANSPORT.with(|it| it.or(default)).read(section)
 }
 
 /// Each has a client at least, and a key and a connection where there are any.

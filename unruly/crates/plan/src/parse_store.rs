@@ -7,6 +7,7 @@ use crate::keys::key::Key;
 use crate::keys::kinds::{Switch, Text};
 use crate::keys::{drive, store as keys};
 use crate::limits::MAX_HTTP_BODY;
+use crate::message::Message;
 use crate::parse_scenario::scenario;
 use crate::secret::shown;
 use crate::section::{Limits, Section};
@@ -96,6 +97,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
     let tls = tls(section, &url)?;
     let http = http(section, &url, clients)?;
     let sql = sql(section, &url)?;
+    let message = message(section, &url)?;
     let number_of_keys = keys::KEYS.with(|limits| if keyed { limits } else { limits.or(1) });
     Ok(Some(Store {
         url,
@@ -115,6 +117,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         http,
         tls,
         sql,
+        message,
         keep: keys::KEEP.read(section)?,
     }))
 }
@@ -127,6 +130,7 @@ fn unwanted(section: &Section<'_>, key: &str, wanted: &str, hint: String) -> Pla
         keys::BODY.name,
         keys::PROMPT.name,
         keys::SCENARIO.name,
+        keys::MESSAGE.name,
     ];
     if long.contains(&key) {
         return section.complain(key, format!("it has {key}"), wanted, hint);
@@ -179,16 +183,13 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         Some(key) => Err(unwanted(section, key, wanted, format!("remove {key}"))),
         None => Ok(()),
     };
-    if url.is_sql() {
-        let others: Vec<_> = OF_HTTP
-            .into_iter()
-            .filter(|it| *it != keys::DATA.name)
+    if !url.is_http() {
+        let has_data = url.is_sql() || url.has_messages();
+        let others = OF_HTTP.into_iter();
+        let others: Vec<_> = others
+            .filter(|it| !has_data || *it != keys::DATA.name)
             .collect();
         refuse(&others, "must be left out: only an http:// URL has it")?;
-        return Ok(None);
-    }
-    if !url.is_http() {
-        refuse(&OF_HTTP, "must be left out: only an http:// URL has it")?;
         return Ok(None);
     }
     let connections = keys::CONNECTIONS.with(|limits| Limits {
@@ -259,6 +260,34 @@ fn sql(section: &Section<'_>, url: &Url) -> Result<Option<Sql>, PlanError> {
     })?;
     let data = file(section, keys::DATA)?;
     Ok(Some(Sql { script, data }))
+}
+
+/// What is sent to a server of messages; nothing for other stores.
+fn message(section: &Section<'_>, url: &Url) -> Result<Option<Message>, PlanError> {
+    let key = keys::MESSAGE;
+    let refuse =
+        |name: &'static str, wanted| Err(unwanted(section, name, wanted, format!("remove {name}")));
+    if section.has(key.name) && (url.is_dns() || !url.has_messages()) {
+        return refuse(
+            key.name,
+            "must be left out: only a tcp:// or tls:// URL has it",
+        );
+    }
+    if !url.has_messages() {
+        return Ok(None);
+    }
+    for name in [keys::OPERATIONS.name, keys::VALUE.name, keys::LEVEL.name] {
+        if section.has(name) {
+            return refuse(name, "must be left out: every request is one message");
+        }
+    }
+    let text = body(section, key)?;
+    if text.is_none() && !url.is_dns() {
+        let wanted = "must be the text that the clients send";
+        return Err(section.complain(key.name, "it is missing", wanted, key.example()));
+    }
+    let data = file(section, keys::DATA)?;
+    Ok(Some(Message { text, data }))
 }
 
 /// The status codes that count as success.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::http::{Http, Method};
+use crate::message::Message;
 use crate::scenario::Scenario;
 use crate::sql::Sql;
 use crate::tls::Tls;
@@ -45,13 +46,25 @@ pub struct Store {
     /// What the clients of a database do.
     #[serde(default)]
     pub sql: Option<Sql>,
+    /// What is sent to a server of messages.
+    #[serde(default)]
+    pub message: Option<Message>,
     /// The keys that the run wrote stay in the store.
     #[serde(default)]
     pub keep: bool,
 }
 
 impl Store {
-    /// True unless there are no keys: an HTTP URL without `{key}`, or a database.
+    /// The path of the data file, where the plan names one.
+    #[must_use]
+    pub fn data(&self) -> Option<&str> {
+        let of_http = self.http.as_ref().and_then(|it| it.data.as_deref());
+        let of_sql = self.sql.as_ref().and_then(|it| it.data.as_deref());
+        let of_message = self.message.as_ref().and_then(|it| it.data.as_deref());
+        of_http.or(of_sql).or(of_message)
+    }
+
+    /// True unless there are no keys: an HTTP URL without `{key}`, a database, or messages.
     #[must_use]
     pub fn has_keys(&self) -> bool {
         self.url.has_keys()
@@ -72,6 +85,14 @@ impl Store {
     /// The name of every request in the rows, where no operation has one.
     #[must_use]
     pub fn request_name(&self) -> Option<String> {
+        if self.message.is_some() {
+            let name = if self.url.is_dns() {
+                "query"
+            } else {
+                "request"
+            };
+            return Some(name.to_owned());
+        }
         let method = self.method()?;
         Some(if self.url.is_openai() {
             self.url.option("api").unwrap_or("chat").to_owned()

@@ -198,16 +198,31 @@ impl Url {
         matches!(self.scheme.as_str(), "postgres" | "mysql")
     }
 
+    /// True if a name server is asked.
+    #[must_use]
+    pub fn is_dns(&self) -> bool {
+        self.scheme == "dns"
+    }
+
+    /// True if every request is one message of a form that the plan gives.
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        matches!(self.scheme.as_str(), "tcp" | "tls") || self.is_dns()
+    }
+
     /// True if requests may name keys of ours.
     #[must_use]
     pub fn has_keys(&self) -> bool {
-        !self.is_sql() && (!self.is_http() || self.has_key())
+        if self.is_http() {
+            return self.has_key();
+        }
+        !self.is_sql() && !self.has_messages()
     }
 
     /// True if the connections speak TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        let secure = ["https", "openais", "grpcs", "rediss", "memcacheds"];
+        let secure = ["https", "openais", "grpcs", "rediss", "memcacheds", "tls"];
         secure.contains(&self.scheme.as_str())
     }
 

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use unruly_plan::{
-    Arrivals, Auth, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor,
-    Fault, FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz,
-    Run, Runtime, Scheduling, Slo, Sql, Store, StoreLevel, Stream, ThinkBursts, Tls, Transport,
-    Until, Url, ValueSize, Workload,
+    Arrivals, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor, Fault,
+    FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz, Run,
+    Runtime, Scheduling, Slo, Store, Stream, ThinkBursts, Tls, Transport, Until, ValueSize,
+    Workload,
 };
+
+mod stores;
+use stores::store;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -112,6 +115,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         http: None,
         tls: Tls::default(),
         sql: None,
+        message: None,
         keep: false,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
@@ -439,135 +443,6 @@ fn processes(numbers: &(u32, u64, u64, u32, Option<u64>), store: Option<&Store>)
     let keys = keyed.map_or(u64::MAX, |it| it.keys);
     let most = u64::from(numbers.0).min(keys).min(64);
     u16::try_from(u64::from(numbers.3) % most + 1).unwrap_or(1)
-}
-
-fn store() -> impl Strategy<Value = Store> {
-    let words = (
-        prop::sample::select(vec![
-            "redis://h:1",
-            "http://a,b:2/p?x=y",
-            "http://a/{key}",
-            "https://a/b",
-            "postgres://u@a/b",
-            "rediss://h:1",
-            "program:a b",
-            "null:",
-        ]),
-        prop::sample::select(vec!["write then read", "read", "read 12.5%, write 87.5%"]),
-        prop::sample::select(vec!["1000B", "1KiB to 3KB"]),
-    );
-    let order = prop_oneof![
-        Just((KeyOrder::Turn, 0.99)),
-        (0.1..10.0).prop_map(|skew| (KeyOrder::Zipf, skew)),
-        (0.1..10.0).prop_map(|skew| (KeyOrder::Latest, skew)),
-        Just((KeyOrder::Uniform, 0.99)),
-    ];
-    let levels = [StoreLevel::First, StoreLevel::Quorum, StoreLevel::All];
-    let level = prop::option::of(prop::sample::select(levels.to_vec()));
-    let numbers = (1_u64..=100_000_000, 1_u32..=10_000, 0_u8..=100);
-    (words, order, level, numbers).prop_map(
-        |((url, operations, value), (order, skew), level, (keys, pipeline, retries))| {
-            let url: Url = url.parse().expect("a url");
-            let http = url
-                .is_http()
-                .then(|| http(&url, pipeline + 64, retries > 50));
-            let has_method = http.as_ref().is_some_and(|it| it.method.is_some());
-            let operations = if has_method || url.is_sql() {
-                "read"
-            } else {
-                operations
-            };
-            let store = Store {
-                sql: url.is_sql().then(sql),
-                tls: tls(&url),
-                url,
-                operations: operations.parse().expect("operations"),
-                keys,
-                order,
-                skew,
-                value: value.parse().expect("a size"),
-                level,
-                pipeline,
-                retries,
-                preload: keys % 2 == 0,
-                keep: keys % 3 == 0,
-                http,
-            };
-            if store.has_keys() {
-                return store;
-            }
-            let of_sql = store.sql.is_some();
-            Store {
-                value: if of_sql {
-                    ValueSize::Fixed(Bytes(1_000))
-                } else {
-                    store.value
-                },
-                level: store.level.filter(|_| !of_sql),
-                keys: 1,
-                order: KeyOrder::Turn,
-                skew: 0.99,
-                preload: false,
-                ..store
-            }
-        },
-    )
-}
-
-/// All that a server by TLS has, and nothing elsewhere.
-fn tls(url: &Url) -> Tls {
-    let file = |name: &str| url.is_secure().then(|| name.to_owned());
-    Tls {
-        ca_cert: file("ca.pem"),
-        client_cert: file("client.pem"),
-        client_key: file("client.key"),
-        insecure: url.is_secure(),
-    }
-}
-
-/// A script of two operations.
-fn sql() -> Sql {
-    let text = "-- operation: a 50%\nSELECT {data.x};\n-- operation: b 50%\nSELECT ';'";
-    Sql {
-        script: text.parse().expect("a script"),
-        data: Some("x.csv".to_owned()),
-    }
-}
-
-/// A request of a form of its own, or the usual one.
-fn http(url: &Url, connections: u32, usual: bool) -> Http {
-    if usual {
-        return Http {
-            connections,
-            ..Http::default()
-        };
-    }
-    let headers = match url.is_secure() {
-        true => "Accept: a/b",
-        false => "Accept: a/b\nX-Token: {password}",
-    };
-    let method = (!url.has_key()).then(|| "POST".parse().expect("a method"));
-    Http {
-        connections,
-        expect: "2xx, 404".parse().expect("codes"),
-        body: method.is_some().then(|| "{\"item\": 7}\n".to_owned()),
-        prompt: None,
-        proto: None,
-        cookies: url.is_secure(),
-        trace: url.is_secure(),
-        trace_url: url.is_secure().then(|| "http://h/{trace_id}".to_owned()),
-        data: Some("users.csv".to_owned()),
-        scenario: None,
-        method,
-        headers: headers.parse().expect("headers"),
-        auth: if url.is_secure() {
-            Auth::Bearer
-        } else {
-            Auth::Basic
-        },
-        keep_alive: url.is_secure(),
-        http2: url.is_secure(),
-    }
 }
 
 const UNTIL: Until = Until {

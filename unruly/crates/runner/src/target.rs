@@ -100,8 +100,10 @@ fn of_store(store: &Store) -> String {
         false => String::new(),
     };
     let work = match store.request_name() {
-        Some(name) if store.url.is_openai() || store.url.is_grpc() => name,
-        Some(name) => name.to_uppercase(),
+        Some(name) if store.method().is_some() && store.url.may_have_cookies() => {
+            name.to_uppercase()
+        }
+        Some(name) => name,
         None => match (store.scenario(), &store.sql) {
             (Some(scenario), _) => of_scenario(scenario),
             (None, Some(sql)) => of_script(&sql.script),

@@ -1,5 +1,7 @@
 //! The drivers: a file for each system that can be asked, and a line for it here.
 
+mod dns;
+mod framed;
 mod group_rpc;
 mod grpc;
 mod http;
@@ -40,7 +42,7 @@ pub struct Scheme {
 }
 
 /// Every target that has a driver.
-const SCHEMES: [Scheme; 18] = [
+const SCHEMES: [Scheme; 21] = [
     Scheme {
         name: "redis",
         about: "Redis, and what speaks its protocol",
@@ -126,6 +128,36 @@ const SCHEMES: [Scheme; 18] = [
         make: sql::mysql,
     },
     Scheme {
+        name: "dns",
+        about: "a name server, over UDP or TCP",
+        form: "dns://host[:53]/name",
+        options: &[
+            (
+                "type",
+                "type of the records: A, AAAA, MX, TXT, .. [default: A]",
+            ),
+            (
+                "expect",
+                "response codes that count as success [default: NOERROR]",
+            ),
+        ],
+        make: dns::make,
+    },
+    Scheme {
+        name: "tcp",
+        about: "a server of messages over TCP, each in a frame",
+        form: "tcp://host:port",
+        options: &MESSAGE_OPTIONS,
+        make: framed::make,
+    },
+    Scheme {
+        name: "tls",
+        about: "a server of messages, by TLS",
+        form: "tls://host:port",
+        options: &MESSAGE_OPTIONS,
+        make: framed::make,
+    },
+    Scheme {
         name: "cassandra",
         about: "Apache Cassandra, by CQL",
         form: "cassandra://[user@]host[:9042],..[/keyspace]",
@@ -167,6 +199,14 @@ const SCHEMES: [Scheme; 18] = [
         options: &[],
         make: null::make,
     },
+];
+
+const MESSAGE_OPTIONS: [(&str, &str); 2] = [
+    (
+        "framing",
+        "lines, length4 (a length of four bytes) or resp [default: lines]",
+    ),
+    ("contains", "text that each reply must have"),
 ];
 
 const OPENAI_OPTIONS: [(&str, &str); 4] = [
@@ -266,7 +306,7 @@ pub fn driver(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
             "any other store can be asked by a program: unruly/docs/drivers.md",
         ));
     };
-    if settings.transport == Transport::Udp && url.scheme != "memcached" {
+    if settings.transport == Transport::Udp && !matches!(url.scheme.as_str(), "memcached" | "dns") {
         return Err(DriverError::new(
             "transport",
             format!("{} is not spoken over udp", url.scheme),
@@ -503,7 +543,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, rediss, memcached, memcacheds, http, https, openai, openais, grpc, grpcs, postgres, mysql, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, rediss, memcached, memcacheds, http, https, openai, openais, grpc, grpcs, postgres, mysql, dns, tcp, tls, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

@@ -254,28 +254,30 @@ fn answer<'a>(frame: &RangeFrame, input: &'a [u8]) -> Result<Answer<'a>, Protoco
         RangeFrame::SimpleString(_) | RangeFrame::Integer(_) => Answer::Done,
         RangeFrame::BulkString((start, end)) => Answer::Found(&input[*start..*end]),
         RangeFrame::Null => Answer::Missing,
-        RangeFrame::Error((start, end)) => {
-            let words = &input[*start..*end];
-            let begins = |known: &[&[u8]]| known.iter().any(|word| words.starts_with(word));
-            let kind = if begins(&DENIED) {
-                ErrorKind::Denied
-            } else if begins(&UNAVAILABLE) {
-                ErrorKind::Unavailable
-            } else {
-                ErrorKind::Store
-            };
-            Answer::Failed(kind, without_arguments(words))
-        }
+        RangeFrame::Error((start, end)) => failure(&input[*start..*end]),
         RangeFrame::Array(_) => return Err(ProtocolError::reply(input, WANTED)),
     })
 }
 
+/// The answer that an error is.
+pub(super) fn failure(words: &[u8]) -> Answer<'_> {
+    let begins = |known: &[&[u8]]| known.iter().any(|word| words.starts_with(word));
+    let kind = if begins(&DENIED) {
+        ErrorKind::Denied
+    } else if begins(&UNAVAILABLE) {
+        ErrorKind::Unavailable
+    } else {
+        ErrorKind::Store
+    };
+    Answer::Failed(kind, without_arguments(words))
+}
+
 /// Arrays in each other at most: an answer to `SCAN` has two.
-const NESTING_MAX: usize = 8;
+pub(super) const NESTING_MAX: usize = 8;
 
 /// How many arrays are in each other at most at the beginning of some element. Whoever decodes goes as
 /// deep as that.
-fn nesting(input: &[u8]) -> usize {
+pub(super) fn nesting(input: &[u8]) -> usize {
     let (mut deepest, mut depth) = (0, 0);
     for line in input.split(|byte| *byte == b'\n') {
         depth = if line.starts_with(b"*") { depth + 1 } else { 0 };
@@ -293,18 +295,20 @@ fn without_arguments(words: &[u8]) -> &[u8] {
 
 /// Appends a command as Redis takes it.
 fn command(out: &mut Vec<u8>, words: &[&str]) {
-    let mut number = itoa::Buffer::new();
-    let mut line = |out: &mut Vec<u8>, sign: u8, count: usize| {
-        out.push(sign);
-        out.extend_from_slice(number.format(count).as_bytes());
-        out.extend_from_slice(b"\r\n");
-    };
     line(out, b'*', words.len());
     for word in words {
         line(out, b'$', word.len());
         out.extend_from_slice(word.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Appends the line that says how many words follow, or bytes.
+pub(super) fn line(out: &mut Vec<u8>, sign: u8, count: usize) {
+    let mut number = itoa::Buffer::new();
+    out.push(sign);
+    out.extend_from_slice(number.format(count).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ table! {
         "transport",
         Choice::of(|| Transport::ALL.map(|it| (it.name(), it)).to_vec()).or(Transport::Tcp),
         "how requests travel",
-    ), |it| text(it.transport.name());
+    ).default_is("`\"tcp\"`; `\"udp\"` for `dns`"), |it| text(it.transport.name());
 
     ADDRESS: Text = key("address", Text::like("127.0.0.1:7000"), "the server to call")
         .default_is("own echo server, `echo-0`")

@@ -20,7 +20,7 @@ table! {
         "`\"write then read\"`; by HTTP `\"read\"`, and required where the URL has `{key}`",
     ).also("operations in turn, or shares of 100 %: `\"read 90%, write 10%\"`"),
         |it| {
-            let chosen = it.method().is_none() && it.named_operations().is_none();
+            let chosen = it.request_name().is_none() && it.named_operations().is_none();
             chosen.then(|| text(&it.operations)).flatten()
         };
 
@@ -47,7 +47,10 @@ table! {
         Text::like("1000B").or("1KB"),
         "length of values; a value below 32 bytes cannot name the write that it comes from",
     ).also("1B to 16MB; `\"100B to 10KB\"` is any length between, each as likely"),
-        |it| it.named_operations().is_none().then(|| text(it.value)).flatten();
+        |it| {
+            let has_values = it.named_operations().is_none() && it.message.is_none();
+            has_values.then(|| text(it.value)).flatten()
+        };
 
     LEVEL: Choice<StoreLevel> = key(
         "level",
@@ -161,13 +164,18 @@ table! {
     DATA: Text = key(
         "data",
         Text::like("users.csv"),
-        "a CSV file whose first line names its columns; only for `http`, `postgres` and `mysql`. Each request \
-         takes the next row, and `{data.COLUMN}` in the URL, in a header, in the body or in a \
-         statement stands for its value. The path is relative to the plan",
-    ).default_is("none").also("a file of up to 64 MB"), |it| {
-        let of_sql = it.sql.as_ref().and_then(|it| it.data.as_ref());
-        let of_http = it.http.as_ref().and_then(|it| it.data.as_ref());
-        of_sql.or(of_http).and_then(text)
+        "a CSV file whose first line names its columns; only for `http`, `postgres`, `mysql`, \
+         `tcp`, `tls` and `dns`. Each request takes the next row, and `{data.COLUMN}` in the URL, in a header, in the body, in the \
+         message or in a statement stands for its value. The path is relative to the plan",
+    ).default_is("none").also("a file of up to 64 MB"), |it| it.data().and_then(text);
+
+    MESSAGE: Text = key(
+        "message",
+        Text::like("GET {random:1..1000}"),
+        "the text of every request; only for `tcp` and `tls`, with the same places as `headers` and \
+         `{data.COLUMN}`. The URL says how messages are framed (`unruly targets tcp`)",
+    ).default_is("required for `tcp` and `tls`").also("up to 500 KB"), |it| {
+        it.message.as_ref().and_then(|it| it.text.as_ref().and_then(text))
     };
 
     SCENARIO: Text = key(

@@ -86,7 +86,7 @@ impl Services {
         })?;
         let url = &services.url;
         anyhow::ensure!(
-            !(url.is_sql() || url.is_grpc() || url.is_openai()),
+            !(url.is_sql() || url.is_grpc() || url.is_openai() || url.has_messages()),
             "service {name}: its url is {url}; wanted a store with keys, or an HTTP server; hint: \
              start it yourself, and name {url} in the plan"
         );

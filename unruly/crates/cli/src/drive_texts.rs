@@ -1,14 +1,19 @@
-//! The flags of `unruly drive` for a database.
+//! The flags of `unruly drive` for texts that the clients send: statements and messages.
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
 
-/// Heading of the help.
+/// Headings of the help.
 const SQL: &str = "SQL";
+const MESSAGES: &str = "Messages";
 
 /// The flags.
 #[derive(Debug, Args)]
-pub(crate) struct SqlArguments {
+pub(crate) struct TextArguments {
+    /// Text of every request (tcp and tls only), such as "GET {random:1..1000}"; {data.COLUMN},
+    /// {uuid} and {sequence} stand for a value of each request
+    #[arg(long, value_name = "TEXT", help_heading = MESSAGES, allow_hyphen_values = true)]
+    message: Option<String>,
     /// Statements that the clients send, such as "SELECT 1" (postgres and mysql); {data.COLUMN},
     /// {random:1..9}, {uuid} and {sequence} become parameters
     #[arg(long, value_name = "TEXT", help_heading = SQL, allow_hyphen_values = true)]
@@ -18,9 +23,17 @@ pub(crate) struct SqlArguments {
     sql_file: Option<String>,
 }
 
-impl SqlArguments {
+impl TextArguments {
+    /// The values of the plan's keys.
+    pub(crate) fn values(self) -> Result<[(&'static str, Option<String>); 2]> {
+        Ok([
+            ("drive.sql", self.script()?),
+            ("drive.message", self.message),
+        ])
+    }
+
     /// The statements, where there are any.
-    pub(crate) fn script(&self) -> Result<Option<String>> {
+    fn script(&self) -> Result<Option<String>> {
         let Some(file) = &self.sql_file else {
             return Ok(self.sql.clone());
         };
