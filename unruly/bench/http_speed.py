@@ -1,7 +1,11 @@
-"""HTTP at full speed against wrk and h2load, which keep no row of a request."""
+"""HTTP at full speed against wrk, oha and h2load, which keep no row of a request.
+
+wrk2 has no package: it is wrk with a schedule, and slower than wrk at full speed.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -45,6 +49,7 @@ http {{
         ssl_certificate {folder}/cert.pem;
         ssl_certificate_key {folder}/key.pem;
         root {folder};
+        {more}
     }}
 }}
 """
@@ -85,11 +90,19 @@ class Case:
 
 
 WRK = ("wrk", "-t1", f"-c{CLIENTS}", f"-d{SECONDS}s")
+OHA = ("oha", f"-c{CLIENTS}", f"-z{SECONDS}s", "--no-tui", "--output-format=json", "--insecure")
 H2LOAD = ("h2load", "-t1", "-c1", f"-m{STREAMS}", f"-D{SECONDS}", "--warm-up-time=1")
 CASES = (
     Case("http1", f"HTTP/1.1, {CLIENTS} connections, to wrk", "", "http", WRK, CLIENTS, CLIENTS),
     Case(
         "https", f"HTTPS, {CLIENTS} connections, to wrk", "ssl", "https", WRK, CLIENTS, CLIENTS,
+        "insecure = true",
+    ),
+    Case(
+        "http1-oha", f"HTTP/1.1, {CLIENTS} connections, to oha", "", "http", OHA, CLIENTS, CLIENTS,
+    ),
+    Case(
+        "https-oha", f"HTTPS, {CLIENTS} connections, to oha", "ssl", "https", OHA, CLIENTS, CLIENTS,
         "insecure = true",
     ),
     Case(
@@ -100,7 +113,7 @@ CASES = (
 
 
 @contextmanager
-def nginx(case: Case) -> Iterator[str]:
+def nginx(case: Case, more: str = "") -> Iterator[str]:
     """A server of one worker on its core, with a page; yields the page's URL."""
     binary = shutil.which("nginx")
     if binary is None:
@@ -111,7 +124,7 @@ def nginx(case: Case) -> Iterator[str]:
         subprocess.run([ROOT / "scripts" / "certificate.sh", folder, "127.0.0.1"], check=True)
         (folder / "page").write_text("x" * BODY_BYTES)
         config = folder / "nginx.conf"
-        config.write_text(NGINX.format(folder=folder, port=PORT, listen=case.listen))
+        config.write_text(NGINX.format(folder=folder, port=PORT, listen=case.listen, more=more))
         kept = ["taskset", "-c", str(SERVER_CORE), binary]
         server = subprocess.Popen([*kept, "-e", folder / "nginx.log", "-c", config])
         try:
@@ -135,10 +148,13 @@ def _until_bound() -> None:
 def theirs(case: Case, url: str) -> Speed:
     """What the peer reaches, and its CPU time by the kernel's account."""
     if shutil.which(case.peer[0]) is None:
-        raise RuntimeError(
-            f"{case.peer[0]}: not installed; hint: apt-get install wrk nghttp2-client"
-        )
+        hint = "apt-get install wrk nghttp2-client; cargo install oha"
+        raise RuntimeError(f"{case.peer[0]}: not installed; hint: {hint}")
     said, cpu_s = pinned([*case.peer, url])
+    if case.peer is OHA:
+        found = json.loads(said)
+        requests = int(found["statusCodeDistribution"]["200"])
+        return Speed(float(found["summary"]["requestsPerSec"]), 1e6 * cpu_s / requests, requests)
     rate = re.search(r"Requests/sec:\s+([0-9.]+)|([0-9.]+) req/s", said)
     count = re.search(
         r"([0-9]+) requests in|requests: [0-9]+ total, [0-9]+ started, ([0-9]+)", said

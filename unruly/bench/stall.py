@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,18 +54,31 @@ class Stopped:
 
 def of_trace(trace: Trace) -> Stopped:
     """Compare the p99 of a run's measured requests with that of its stop."""
-    rows = trace.rows(
-        "select intended_ns, received_ns, status = 'ok' from requests"
-        " where phase = 'measure' order by 1"
-    )
+    rows = _measured(trace)
     [(stopped, resumed)] = trace.rows(
         "select started_ns / 1e9, ended_ns / 1e9 from events where kind = 'fault stop'"
     )
+    return _of_rows(rows, float(stopped), float(resumed))
+
+
+def of_stop(trace: Trace, stopped_s: float, resumed_s: float) -> Stopped:
+    """Do the same for a stop between two instants of the wall clock."""
+    return _of_rows(_measured(trace), stopped_s, resumed_s)
+
+
+def _measured(trace: Trace) -> list[tuple[Any, ...]]:
+    return trace.rows(
+        "select intended_ns, received_ns, status = 'ok' from requests"
+        " where phase = 'measure' order by 1"
+    )
+
+
+def _of_rows(rows: list[tuple[Any, ...]], stopped: float, resumed: float) -> Stopped:
     due = np.array([row[0] for row in rows], float) / 1e9
     done = np.array([row[1] or np.nan for row in rows], float) / 1e9
     response = np.sort(done - due)
     p99 = float(response[int(np.ceil(0.99 * response.size)) - 1])
-    length = float(resumed - stopped)
+    length = resumed - stopped
     share = drained_share(due, done, resumed, length)
     all_ok = all(row[2] for row in rows)
     return Stopped(p99, oracle_s(length, share), length, share, len(rows), all_ok)

@@ -262,7 +262,7 @@ const RESP: [&str; 4] = [
 ];
 
 /// Stores, each with something that it may answer.
-const STORES: [(&str, &str); 9] = [
+const STORES: [(&str, &str); 13] = [
     (
         "url = \"redis://127.0.0.1?replicas=2\"\nlevel = \"all\"",
         "+PONG\r\n+OK\r\n:2\r\n$5\r\nvalue\r\n+OK\r\n:0\r\n$-1\r\n-NOAUTH no\r\n*1\r\n$0\r\n\r\n",
@@ -294,6 +294,22 @@ const STORES: [(&str, &str); 9] = [
     (
         "url = \"mysql://u@127.0.0.1/d\"\nsql = \"BEGIN; SELECT {random:1..9}\"",
         "\x0a\0\0\0\x0a9\0\x01\0\0\0abcdefgh\0\0\0\0\0\0\x07\0\0\x02\0\0\0\x02\0\0\0\x05\0\0\x01\0\x01\0\0\0\0\x01\0\0\x01\x01\x03\0\0\x02def\x05\0\0\x03\u{7f}\0\0\x02\0",
+    ),
+    (
+        "url = \"tcp://127.0.0.1:7?contains=o\"\nmessage = \"get {uuid}\"",
+        "ok\r\n\nno\n",
+    ),
+    (
+        "url = \"tcp://127.0.0.1:7?framing=length4\"\nmessage = \"get\"",
+        "\0\0\0\x02ok\0\0\0\0",
+    ),
+    (
+        "url = \"tcp://127.0.0.1:7?framing=resp\"\nmessage = \"HGETALL k\"",
+        "*2\r\n$1\r\na\r\n*1\r\n:1\r\n-ERR no\r\n+OK\r\n$-1\r\n",
+    ),
+    (
+        "url = \"dns://127.0.0.1/a.example.org\"\ntransport = \"tcp\"",
+        "\0\x0c\0\x01\u{1}\0\0\0\0\0\0\0\0\0",
     ),
     (
         "url = \"program:none\"",
@@ -387,6 +403,7 @@ fn letter(answer: Answer<'_>) -> &'static str {
         Answer::Failed(..) => "e",
         Answer::Token => "p",
         Answer::Message => "m",
+        Answer::Moved => "v",
     }
 }
 

@@ -214,6 +214,7 @@ impl Client<'_> {
             ("stray replies", outcome.strays),
             ("reconnects", outcome.reconnects),
             ("requests sent again", outcome.resent),
+            ("requests moved", outcome.moved),
         ] {
             if count > 0 {
                 events.now(kind, Some(&count.to_string()), self.ground.clock);

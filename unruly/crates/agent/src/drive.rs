@@ -259,15 +259,21 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         own: own.to_str(),
     })?;
     let clients = count(portion, drive.clients);
+    let route = driver.route();
+    let each = route.as_ref().map_or(1, |it| it.places());
     let links = match &store.http {
         Some(http) => count(portion, http.connections),
         None if driver.is_shared() => 1,
         None => clients,
     };
     let places: Vec<(&Place, u16)> = driver.places().iter().zip(0..).collect();
-    let peers = (0..links as u64).map(|own| {
-        let turn = portion.place(own) % places.len().max(1) as u64;
-        let (place, id) = places[usize::try_from(turn).unwrap_or(0)];
+    let peers = (0..links * each).map(|own| {
+        // Where places have different keys, each client has a connection to every place.
+        let turn = match each {
+            1 => usize::try_from(portion.place(own as u64)).unwrap_or(0),
+            _ => own,
+        };
+        let (place, id) = places[turn % places.len().max(1)];
         let place = place.clone();
         let target = driver.target(usize::from(id));
         (Peer { id, place }, target)
@@ -280,11 +286,12 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
         sessions: clients * open,
         links,
     };
-    let mut work = Work::new(store, seed, job.cookie, sessions.sessions, portion);
+    let work = Work::new(store, seed, job.cookie, sessions.sessions, portion);
+    let mut work = work.routed(route);
     let load = store.preload.then(|| (work.load(), sessions));
     Ok(Asked {
         peers: peers.collect(),
-        ready: clients.min(links),
+        ready: clients.min(links) * each,
         ops: operations(store),
         flags: 0,
         work: Some(work),

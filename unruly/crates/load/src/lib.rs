@@ -46,7 +46,7 @@ pub use target::{
     Answer, CENSUS, Fate, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError,
     Reply, ServerStamps, Target,
 };
-pub use targets::{Driver, DriverError, GroupRpc, Scheme, Settings, driver, schemes};
+pub use targets::{Driver, DriverError, GroupRpc, Route, Scheme, Settings, driver, schemes};
 pub use tls::TlsClient;
 pub use users::Users;
 pub use work::Work;

@@ -30,6 +30,8 @@ pub(crate) struct Asked {
     pub(crate) since_ns: MonoNs,
     /// When the last part of its reply came.
     pub(crate) part_ns: Option<MonoNs>,
+    /// How often a place said that another one has its key.
+    pub(crate) moves: u8,
 }
 
 /// A copy that has not ended, or that timed out and may still be answered late.
@@ -290,6 +292,7 @@ mod tests {
             intended_ns,
             since_ns: intended_ns,
             part_ns: None,
+            moves: 0,
         }
     }
 

@@ -63,6 +63,8 @@ pub enum Answer<'a> {
     Failed(ErrorKind, &'a [u8]),
     /// There is nobody who would do it.
     Refused,
+    /// Another place of the store has its key, as the route knows from now on.
+    Moved,
     /// It is on its way, says who asks for us; the answer is still to come.
     Sent,
     /// A token of the answer came; the rest is still to come.
@@ -208,6 +210,7 @@ impl Fate {
             Answer::Missing => Self::Missing,
             Answer::Failed(kind, words) => Self::Failed(kind, words.to_vec()),
             Answer::Refused => Self::Failed(ErrorKind::Store, b"refused".to_vec()),
+            Answer::Moved => Self::Failed(ErrorKind::Store, b"moved".to_vec()),
         }
     }
 }

@@ -9,11 +9,13 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use unruly_plan::{Choices, Mix, OperationKind, Portion, Step, Store};
 use unruly_trace::{ErrorKind, Status};
 
 use crate::target::{Answer, KEY_PREFIX, Operation};
+use crate::targets::Route;
 use crate::value::{self, Identity, Reading};
 
 /// Writes of unknown fate that are remembered; beyond them nothing is called stale any more.
@@ -78,6 +80,7 @@ pub struct Work {
     forgotten: bool,
     key: String,
     value: String,
+    route: Option<Arc<dyn Route>>,
 }
 
 impl Work {
@@ -96,7 +99,26 @@ impl Work {
             forgotten: false,
             key: String::new(),
             value: String::new(),
+            route: None,
         }
+    }
+
+    /// The same for a store whose places have different keys.
+    #[must_use]
+    pub fn routed(self, route: Option<Arc<dyn Route>>) -> Self {
+        Self { route, ..self }
+    }
+
+    /// How many connections a client has: one to each place that has keys of its own.
+    pub(crate) fn links_of_client(&self) -> usize {
+        self.route.as_ref().map_or(1, |it| it.places())
+    }
+
+    /// The place that has the key of a task, where places have different keys.
+    pub(crate) fn place(&mut self, task: &Task) -> Option<usize> {
+        let route = self.route.as_ref()?;
+        name_of(task.key?, &mut self.key);
+        Some(route.place(&self.key))
     }
 
     /// First of all every key is written once. Returns how many there are.
@@ -194,6 +216,7 @@ impl Work {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
             (_, Answer::Refused) => Status::Refused,
             (OperationKind::Write, Answer::Done) => Status::Ok,
+            (_, Answer::Moved) => Status::Error(ErrorKind::Unavailable),
             (OperationKind::Write, _) | (_, Answer::Sent | Answer::Token | Answer::Message) => {
                 Status::Error(ErrorKind::Protocol)
             }

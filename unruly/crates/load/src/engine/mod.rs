@@ -12,6 +12,7 @@ mod lanes;
 mod links;
 mod replies;
 mod retries;
+mod routes;
 mod streams;
 mod time_limits;
 
@@ -186,6 +187,8 @@ pub struct Outcome {
     pub reconnects: u64,
     /// Requests that were sent again, since a connection ended without a word of reply.
     pub resent: u64,
+    /// Times that a place of the store sent a request on to another one.
+    pub moved: u64,
     /// What the other side complained of: how often by kind, and its first words.
     pub complaints: BTreeMap<&'static str, (u64, String)>,
 }
@@ -210,6 +213,8 @@ pub struct Engine<'a> {
     /// Requests that wait for the next connection in the place of one.
     parked: Vec<(usize, Slot)>,
     work: Option<Work>,
+    /// Connections of a client: more than one where each leads to a place with keys of its own.
+    links_of_client: usize,
     pending: Pending,
     retries: Retries,
     poller: Poller,
@@ -268,6 +273,7 @@ impl<'a> Engine<'a> {
             peers,
             targets,
             parked: Vec::new(),
+            links_of_client: work.as_ref().map_or(1, Work::links_of_client),
             work,
             pending: Pending::default(),
             retries: Retries::default(),
@@ -480,6 +486,7 @@ impl<'a> Engine<'a> {
         };
         let group = self.pending.open_group(due.links.len(), due.level, session);
         for &link in &due.links {
+            let link = self.link_of(link * self.links_of_client, task.as_ref());
             let record = Record {
                 intended_ns: self.clock.column(due.intended_ns),
                 request,
@@ -507,6 +514,7 @@ impl<'a> Engine<'a> {
                     false => due.intended_ns,
                 },
                 part_ns: None,
+                moves: 0,
             };
             if due.expired {
                 self.recorder.scheduled(asked.record.intended_ns);
@@ -520,8 +528,13 @@ impl<'a> Engine<'a> {
 
     /// Sends a copy, or writes down why it was not sent.
     fn submit(&mut self, asked: Asked, flags: u8, session: usize) {
+        self.recorder.scheduled(asked.record.intended_ns);
+        self.begin(asked, flags, session);
+    }
+
+    /// Puts a copy on its connection, or ends it.
+    fn begin(&mut self, asked: Asked, flags: u8, session: usize) {
         let Asked { record, link, .. } = asked;
-        self.recorder.scheduled(record.intended_ns);
         let refused = if self.pending.open() >= self.options.in_flight {
             Some(Status::Shed)
         } else {

@@ -11,6 +11,8 @@ use crate::socket::{receive, receive_waiting};
 use crate::target::{Answer, GREETING, Incoming, ProtocolError};
 use crate::work::Task;
 
+use super::routes::MOVES_MAX;
+
 /// Longest beginning of a reply that is kept until the rest comes.
 const PARTIAL_BYTES_MAX: usize = 33 << 20;
 
@@ -288,6 +290,9 @@ impl Engine<'_> {
             self.outcome.strays += 1;
             return;
         };
+        if incoming.answer == Answer::Moved && !copy.timed_out && copy.asked.moves < MOVES_MAX {
+            return self.send_elsewhere(copy.asked);
+        }
         // Who asks for us says when a reply came: without that, none did, and only the word of it is here.
         let came = incoming.received_ns.is_some() || !self.links[link].tells_when_sent();
         let mut record = if came {

@@ -84,6 +84,7 @@ impl Engine<'_> {
                 ..asked.record
             },
             part_ns: None,
+            moves: 0,
             ticket: asked.record.request | u64::from(attempt) << ATTEMPT_SHIFT,
             ..*asked
         };
@@ -96,6 +97,7 @@ impl Engine<'_> {
     pub(super) fn try_again(&mut self, now_ns: MonoNs) {
         while let Some(asked) = self.retries.take(now_ns) {
             let session = self.pending.session_of(asked.group);
+            let asked = self.routed(asked);
             self.submit(asked, 0, session);
         }
         self.flush_fresh();

@@ -15,6 +15,7 @@ mod sql;
 mod template;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
 
 use unruly_plan::{Portion, Secret, Store, Transport};
 use unruly_trace::DurationNs;
@@ -47,14 +48,14 @@ const SCHEMES: [Scheme; 21] = [
         name: "redis",
         about: "Redis, and what speaks its protocol",
         form: "redis://[user@]host[:6379][/database]",
-        options: &[("replicas", "copies of each write that --level waits for")],
+        options: &REDIS_OPTIONS,
         make: redis::make,
     },
     Scheme {
         name: "rediss",
         about: "Redis, by TLS",
         form: "rediss://[user@]host[:6379][/database]",
-        options: &[("replicas", "copies of each write that --level waits for")],
+        options: &REDIS_OPTIONS,
         make: redis::make,
     },
     Scheme {
@@ -201,6 +202,14 @@ const SCHEMES: [Scheme; 21] = [
     },
 ];
 
+const REDIS_OPTIONS: [(&str, &str); 2] = [
+    (
+        "cluster",
+        "true: the hosts are of a Redis Cluster, which names its other nodes [default: false]",
+    ),
+    ("replicas", "copies of each write that --level waits for"),
+];
+
 const MESSAGE_OPTIONS: [(&str, &str); 2] = [
     (
         "framing",
@@ -283,10 +292,24 @@ pub trait Driver: Send {
         None
     }
 
+    /// Which place has a key, where not every place has all of them.
+    fn route(&self) -> Option<Arc<dyn Route>> {
+        None
+    }
+
     /// Whether all clients share one connection.
     fn is_shared(&self) -> bool {
         false
     }
+}
+
+/// Which place of a store has a key. Each client has a connection to every place then.
+pub trait Route: Send + Sync + std::fmt::Debug {
+    /// How many places there are.
+    fn places(&self) -> usize;
+
+    /// The place that has a key, by its number.
+    fn place(&self, key: &str) -> usize;
 }
 
 /// The driver of a plan.

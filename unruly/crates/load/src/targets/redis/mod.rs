@@ -1,13 +1,17 @@
 //! Redis, and whatever speaks its protocol: `SET`, `GET`, and `WAIT` where replicas must have a write.
 
+mod cluster;
+
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 use unruly_plan::Secret;
 use unruly_trace::{DurationNs, ErrorKind};
 
-use super::{Driver, DriverError, Protocol, Settings, places_by};
+use self::cluster::{Cluster, Greeting};
+use super::{Driver, DriverError, Protocol, Route, Settings, places_by};
 use crate::link::Place;
 use crate::target::{
     Answer, CENSUS, GREETING, Incoming, KEY_PREFIX, Operation, Outgoing, ProtocolError, Target,
@@ -30,16 +34,11 @@ const UNAVAILABLE: [&[u8]; 6] = [
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     let url = &settings.store.url;
-    let mut greeting = Vec::new();
-    let mut greetings = 0;
-    let mut say = |words: &[&str]| {
-        command(&mut greeting, words);
-        greetings += 1;
-    };
+    let mut greeting = Greeting::default();
     match (url.user.as_str(), settings.password.map(Secret::reveal)) {
         ("", None) => {}
-        ("", Some(password)) => say(&["AUTH", password]),
-        (user, password) => say(&["AUTH", user, password.unwrap_or_default()]),
+        ("", Some(password)) => greeting.say(&["AUTH", password]),
+        (user, password) => greeting.say(&["AUTH", user, password.unwrap_or_default()]),
     }
     let database = url.path.trim_start_matches('/');
     if !database.is_empty() {
@@ -51,15 +50,36 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
                 "redis://host:6379/0",
             ));
         }
-        say(&["SELECT", database]);
+        greeting.say(&["SELECT", database]);
     }
-    say(&["PING"]);
+    greeting.say(&["PING"]);
+    let wait = wait(settings)?;
+    let (cluster, places) = if is_cluster(settings)? {
+        let (cluster, places) = Cluster::find(settings, &greeting)?;
+        (Some(cluster), places)
+    } else {
+        (None, places_by(settings, PORT, PORT, Protocol::None)?)
+    };
     Ok(Box::new(Redis {
-        places: places_by(settings, PORT, PORT, Protocol::None)?,
+        places,
         greeting,
-        greetings,
-        wait: wait(settings)?,
+        wait,
+        cluster,
     }))
+}
+
+/// Whether the hosts are nodes of a cluster.
+fn is_cluster(settings: &Settings<'_>) -> Result<bool, DriverError> {
+    match settings.store.url.option("cluster") {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(word) => Err(DriverError::new(
+            "url",
+            format!("cluster is {word:?}"),
+            "wanted true or false",
+            "redis://host:6379?cluster=true",
+        )),
+    }
 }
 
 /// How many replicas a write waits for, and the words that say so.
@@ -105,9 +125,9 @@ struct Wait {
 #[derive(Debug, Clone)]
 struct Redis {
     places: Vec<Place>,
-    greeting: Vec<u8>,
-    greetings: usize,
+    greeting: Greeting,
     wait: Option<Wait>,
+    cluster: Option<Arc<Cluster>>,
 }
 
 impl Driver for Redis {
@@ -120,6 +140,11 @@ impl Driver for Redis {
             redis: self.clone(),
             asked: VecDeque::new(),
         })
+    }
+
+    fn route(&self) -> Option<Arc<dyn Route>> {
+        let cluster = self.cluster.clone()?;
+        Some(cluster)
     }
 }
 
@@ -143,10 +168,11 @@ struct Connection {
 impl Target for Connection {
     fn greet(&mut self, out: &mut Vec<u8>) -> usize {
         self.asked.clear();
-        out.extend_from_slice(&self.redis.greeting);
-        let greetings = (0..self.redis.greetings).map(|_| Asked::Greeting);
-        self.asked.extend(greetings);
-        self.redis.greetings
+        let greeting = &self.redis.greeting;
+        out.extend_from_slice(&greeting.bytes);
+        self.asked
+            .extend((0..greeting.count).map(|_| Asked::Greeting));
+        greeting.count
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
@@ -203,7 +229,12 @@ impl Target for Connection {
             let incoming = Incoming::new(CENSUS, foreign_key(parts, input), bytes);
             return Ok(Some(incoming));
         }
-        let answer = answer(&frame, input)?;
+        let mut answer = answer(&frame, input)?;
+        if let (Some(cluster), RangeFrame::Error((start, end))) = (&self.redis.cluster, &frame)
+            && cluster.learn(&input[*start..*end])
+        {
+            answer = Answer::Moved;
+        }
         let (request, answer) = match asked {
             Asked::Greeting => (GREETING, answer),
             Asked::Census => (CENSUS, answer),
