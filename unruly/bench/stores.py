@@ -122,7 +122,7 @@ def run_plan(plan: str) -> Iterator[tuple[Trace, float]]:
     with tempfile.TemporaryDirectory(prefix="unruly-bench-") as folder:
         file, out = Path(folder, "plan.toml"), Path(folder, "run")
         file.write_text(plan)
-        _, cpu_s = run_client([UNRULY, "run", file, "-q", "-o", out])
+        _, cpu_s = run_client([UNRULY, "run", file, "-q", "--yes", "-o", out])
         yield Trace(out), cpu_s
 
 
