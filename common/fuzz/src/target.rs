@@ -404,6 +404,7 @@ fn letter(answer: Answer<'_>) -> &'static str {
         Answer::Token => "p",
         Answer::Message => "m",
         Answer::Moved => "v",
+        Answer::Ask(_) => "a",
     }
 }
 

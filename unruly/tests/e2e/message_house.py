@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socketserver
+import ssl
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def lines(answer: Callable[[bytes], bytes | None]) -> Iterator[str]:
+def lines(
+    answer: Callable[[bytes], bytes | None], context: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """A server that answers each line with another; without one it ends the connection."""
 
     class Handler(socketserver.StreamRequestHandler):
@@ -38,6 +41,8 @@ def lines(answer: Callable[[bytes], bytes | None]) -> Iterator[str]:
         request_queue_size = 64
 
     with Server((HOST, 0), Handler) as server:
+        if context:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"{HOST}:{server.server_address[1]}"

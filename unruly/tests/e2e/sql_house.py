@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from house import wait_for
+from house import REPOSITORY, wait_for
 from redis_house import free_port
 
 HOST: Final = "127.0.0.1"
@@ -89,9 +90,19 @@ def as_postgres(words: Sequence[str | Path]) -> list[str | Path]:
     return ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", *words]
 
 
+def keys(folder: Path, user: str | None) -> tuple[Path, Path]:
+    """A certificate for this host and its key, which a server of this user can read."""
+    subprocess.run([REPOSITORY / "scripts" / "certificate.sh", folder, HOST], check=True)
+    for file in (folder / "cert.pem", folder / "key.pem"):
+        file.chmod(0o600)
+        if user and not os.geteuid():
+            shutil.chown(file, user, user)
+    return folder / "cert.pem", folder / "key.pem"
+
+
 @contextmanager
-def postgres(login: str = "scram-sha-256") -> Iterator[Postgres]:
-    """The server, which lets its user in by this method.
+def postgres(login: str = "scram-sha-256", tls: bool = False) -> Iterator[Postgres]:
+    """The server, which lets its user in by this method; with `tls` by TLS alone.
 
     Its folder is not below `tmp_path`, which its user may not search.
     """
@@ -109,7 +120,13 @@ def postgres(login: str = "scram-sha-256") -> Iterator[Postgres]:
         assert made.returncode == 0, made.stderr.decode()
         port = free_port(HOST)
         words = [own / "postgres", "-D", folder / "data", "-k", folder, "-p", str(port)]
-        for setting in (f"listen_addresses={HOST}", "fsync=off", "shared_buffers=32MB"):
+        settings = [f"listen_addresses={HOST}", "fsync=off", "shared_buffers=32MB"]
+        if tls:
+            certificate, key = keys(folder, "postgres")
+            settings += ["ssl=on", f"ssl_cert_file={certificate}", f"ssl_key_file={key}"]
+            rules = folder / "data" / "pg_hba.conf"
+            rules.write_text(re.sub(r"(?m)^host\b", "hostssl", rules.read_text()))
+        for setting in settings:
             words += ["-c", setting]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(as_postgres(words), stderr=log, stdout=log, cwd=folder)
@@ -159,8 +176,8 @@ class MariaDb:
 
 
 @contextmanager
-def mariadb() -> Iterator[MariaDb]:
-    """The server, with a database `bank` and a table of accounts."""
+def mariadb(tls: bool = False) -> Iterator[MariaDb]:
+    """The server, with a database `bank` and a table of accounts; with `tls` by TLS alone."""
     assert shutil.which("mariadbd"), "mariadbd: not installed; hint: apt-get install mariadb-server"
     folder = Path(tempfile.mkdtemp(prefix="unruly-mariadb-"))
     # it refuses root unless root is named
@@ -176,6 +193,9 @@ def mariadb() -> Iterator[MariaDb]:
         words = ["mariadbd", *own, f"--socket={folder / 'socket'}", f"--port={port}"]
         words += [f"--bind-address={HOST}", f"--pid-file={folder / 'pid'}"]
         words += ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=32M"]
+        if tls:
+            certificate, key = keys(folder, None)
+            words += [f"--ssl-cert={certificate}", f"--ssl-key={key}"]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(words, stderr=log, stdout=log, cwd=folder)
         try:
@@ -187,7 +207,8 @@ def mariadb() -> Iterator[MariaDb]:
             found.sql(
                 f"CREATE DATABASE bank; USE bank; {accounts};"
                 "CREATE TABLE notes (id varchar(36) PRIMARY KEY, text text, account int);"
-                f"CREATE USER {USER}@'{HOST}' IDENTIFIED BY '{PASSWORD}';"
+                f"CREATE USER {USER}@'{HOST}' IDENTIFIED BY '{PASSWORD}'"
+                f"{' REQUIRE SSL' if tls else ''};"
                 f"GRANT ALL ON bank.* TO {USER}@'{HOST}'; GRANT SUPER ON *.* TO {USER}@'{HOST}'"
             )
             yield found

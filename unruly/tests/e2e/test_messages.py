@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from http_house import certificate
 from message_house import HOST, lines, name_server
 from redis_house import redis_server
 from stall_house import conserved, counts_its_stall
@@ -126,7 +127,15 @@ def test_a_name_server_that_is_not_there_refuses_every_query(tmp_path: Path) -> 
         port = taken.getsockname()[1]
     run = drive(tmp_path, f"dns://{HOST}:{port}/a.example.org", *FEW, "--timeout", "1s")
     assert conserved(run)
-    assert ("ok", None) not in statuses(run)
+    assert statuses(run) == {("refused", None): 200}
+
+
+def test_lines_are_sent_by_tls(tmp_path: Path) -> None:
+    with lines(lambda _: b"fine", certificate(tmp_path)) as place:
+        trusted = ("--ca-cert", tmp_path / "cert.pem", "--message", "get {sequence}")
+        assert answered(drive(tmp_path, f"tls://{place}", *trusted, *FEW), "request", 200)
+        said = refused(tmp_path, f"tls://{place}", "--message", "a")
+    assert "its certificate is not accepted" in said
 
 
 def test_a_stall_of_a_server_of_messages_is_counted(tmp_path: Path) -> None:

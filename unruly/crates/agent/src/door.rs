@@ -130,14 +130,12 @@ impl Door {
         }
     }
 
-    /// Closes the stranger that has been connected for longest. Returns false if there is none.
-    pub(crate) fn close_oldest_stranger(&mut self) -> bool {
-        let Some(oldest) = self.oldest_stranger().cloned() else {
-            return false;
-        };
-        self.refused += u64::from(oldest.was_stranger());
-        oldest.close();
-        true
+    /// Closes the stranger that has been connected for longest, if there is one.
+    pub(crate) fn close_oldest_stranger(&mut self) {
+        if let Some(oldest) = self.oldest_stranger().cloned() {
+            self.refused += u64::from(oldest.was_stranger());
+            oldest.close();
+        }
     }
 
     /// Closes strangers that have been silent for too long, as long as there are more than peers:

@@ -181,8 +181,8 @@ impl Service {
             }
             let accepted = listener.accept();
             // Without a file for it the connection stays in line, which ends the wait at once.
-            if accepted.as_ref().is_err_and(is_out_of_files) && !self.door().close_oldest_stranger()
-            {
+            if accepted.as_ref().is_err_and(is_out_of_files) {
+                self.door().close_oldest_stranger();
                 thread::sleep(FILE_PAUSE);
             }
             if let Ok((stream, _)) = accepted {

@@ -158,6 +158,9 @@ impl Conversation {
                 let bytes = incoming.bytes;
                 let taken = take(&incoming, &self.input[..bytes.min(self.input.len())]);
                 self.input.drain(..bytes);
+                if self.target.wants_tls() {
+                    self.start_tls(until_ns)?;
+                }
                 return Ok(taken);
             }
             self.drain();
@@ -166,6 +169,25 @@ impl Conversation {
                 return self.end(&error, take);
             }
         }
+    }
+
+    /// Begins TLS, which the server has agreed to.
+    fn start_tls(&mut self, until_ns: MonoNs) -> Result<(), IntroductionError> {
+        if !self.input.is_empty() {
+            let wanted = "nothing in the clear after the consent to TLS";
+            let error = ProtocolError::reply(&self.input, wanted);
+            return Err(stranger(&self.place, &error));
+        }
+        self.drain();
+        let begun = self.link.start_tls();
+        self.target.tls_began();
+        let agreed = begun.and_then(|()| {
+            while !self.link.is_ready() {
+                exchange(&mut self.link, &mut self.input, until_ns)?;
+            }
+            Ok(())
+        });
+        agreed.map_err(|error| untrusted(&self.place, &error))
     }
 
     /// A reply that ends with the connection, or why there is none.

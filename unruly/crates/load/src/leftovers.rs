@@ -47,7 +47,7 @@ pub fn foreign(
 ///
 /// # Errors
 ///
-/// When a place is not there, or does not answer within `timeout`.
+/// When a place is not there, or does not answer within `timeout`; the others are cleared all the same.
 pub fn remove(
     driver: &dyn Driver,
     keys: &[u64],
@@ -55,16 +55,26 @@ pub fn remove(
 ) -> Result<usize, IntroductionError> {
     let until_ns = until(timeout);
     let mut removed = vec![false; keys.len()];
+    let mut failed = None;
     for (number, place) in speaking(driver) {
-        let mut conversation = Conversation::open(place, driver.target(number), until_ns)?;
-        let batches = keys.chunks(BATCH).zip(removed.chunks_mut(BATCH));
-        for (keys, removed) in batches {
-            if !remove_batch(&mut conversation, keys, removed, until_ns)? {
-                break;
+        let target = driver.target(number);
+        let cleared = Conversation::open(place, target, until_ns).and_then(|mut conversation| {
+            let batches = keys.chunks(BATCH).zip(removed.chunks_mut(BATCH));
+            for (keys, removed) in batches {
+                if !remove_batch(&mut conversation, keys, removed, until_ns)? {
+                    break;
+                }
             }
-        }
+            Ok(())
+        });
+        failed = failed.or_else(|| cleared.err());
     }
-    Ok(removed.into_iter().filter(|it| *it).count())
+    let count = removed.iter().filter(|it| **it).count();
+    // A key that another place has is none that was left.
+    match failed {
+        Some(error) if count < keys.len() => Err(error),
+        _ => Ok(count),
+    }
 }
 
 /// Removes some keys. Returns whether the protocol can.

@@ -39,6 +39,8 @@ pub enum Place {
     Stream(SocketAddr),
     /// A TCP server that speaks TLS.
     Secure(SocketAddr, TlsClient),
+    /// A TCP server that speaks TLS when both sides have agreed on it in the clear.
+    Upgraded(SocketAddr, TlsClient),
     /// A UDP server.
     Datagram(SocketAddr),
     /// A program that is started for it, by the shell, and speaks on its standard input and output.
@@ -59,9 +61,10 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stream(address) | Self::Secure(address, _) | Self::Datagram(address) => {
-                address.fmt(formatter)
-            }
+            Self::Stream(address)
+            | Self::Secure(address, _)
+            | Self::Upgraded(address, _)
+            | Self::Datagram(address) => address.fmt(formatter),
             Self::Program { command, .. } => formatter.pad(command),
             Self::Local(path) => path.display().fmt(formatter),
             Self::Own => formatter.pad("this process"),
@@ -75,7 +78,7 @@ impl Place {
     pub(crate) fn can_be_met(&self) -> bool {
         matches!(
             self,
-            Self::Stream(_) | Self::Secure(..) | Self::Program { .. }
+            Self::Stream(_) | Self::Secure(..) | Self::Upgraded(..) | Self::Program { .. }
         )
     }
 }
@@ -179,6 +182,10 @@ impl Link {
         }
     }
 
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting(_))
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
     }
@@ -206,7 +213,7 @@ impl Link {
     /// Starts to connect.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
         let (socket, address) = match &self.place {
-            Place::Stream(address) => {
+            Place::Stream(address) | Place::Upgraded(address, _) => {
                 let socket = new_socket(*address, Type::STREAM)?;
                 (socket, Some(SockAddr::from(*address)))
             }
@@ -237,7 +244,10 @@ impl Link {
                 (socket, None)
             }
         };
-        if matches!(self.place, Place::Stream(_) | Place::Secure(..)) {
+        if matches!(
+            self.place,
+            Place::Stream(_) | Place::Secure(..) | Place::Upgraded(..)
+        ) {
             self.times = Some(Made {
                 began_ns: monotonic(),
                 connected_ns: None,
@@ -263,6 +273,14 @@ impl Link {
         self.go_on_with_tls()
     }
 
+    /// Speaks TLS from the next byte on.
+    pub(crate) fn start_tls(&mut self) -> io::Result<()> {
+        if let Place::Upgraded(_, client) = &self.place {
+            self.tls = Some(Tls::new(client)?);
+        }
+        self.go_on_with_tls()
+    }
+
     /// The socket of a connecting link became writable: connected, or refused.
     pub(crate) fn finish_connect(&mut self) -> io::Result<()> {
         let State::Connecting(socket) = &self.state else {
@@ -283,7 +301,7 @@ impl Link {
             self.state = State::Open(socket);
             self.connected();
             // A server by TLS is there when the handshake has ended.
-            if self.tls.is_none() {
+            if !matches!(self.place, Place::Secure(..) | Place::Upgraded(..)) {
                 self.backoff_ns = BACKOFF_MIN;
             }
         }

@@ -32,6 +32,8 @@ pub(crate) struct Asked {
     pub(crate) part_ns: Option<MonoNs>,
     /// How often a place said that another one has its key.
     pub(crate) moves: u8,
+    /// It is announced to the place that it is sent to.
+    pub(crate) announced: bool,
 }
 
 /// A copy that has not ended, or that timed out and may still be answered late.
@@ -293,6 +295,7 @@ mod tests {
             since_ns: intended_ns,
             part_ns: None,
             moves: 0,
+            announced: false,
         }
     }
 

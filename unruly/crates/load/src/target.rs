@@ -65,6 +65,9 @@ pub enum Answer<'a> {
     Refused,
     /// Another place of the store has its key, as the route knows from now on.
     Moved,
+    /// The place of this number may have its key, which is on its way there: only this request is to be
+    /// sent there, announced.
+    Ask(usize),
     /// It is on its way, says who asks for us; the answer is still to come.
     Sent,
     /// A token of the answer came; the rest is still to come.
@@ -210,7 +213,7 @@ impl Fate {
             Answer::Missing => Self::Missing,
             Answer::Failed(kind, words) => Self::Failed(kind, words.to_vec()),
             Answer::Refused => Self::Failed(ErrorKind::Store, b"refused".to_vec()),
-            Answer::Moved => Self::Failed(ErrorKind::Store, b"moved".to_vec()),
+            Answer::Moved | Answer::Ask(_) => Self::Failed(ErrorKind::Store, b"moved".to_vec()),
         }
     }
 }
@@ -273,6 +276,9 @@ pub trait Target: Send {
     /// Appends the bytes of one copy.
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>);
 
+    /// Appends the announcement of a request that another place has sent here, see [`Answer::Ask`].
+    fn announce(&mut self, _out: &mut Vec<u8>) {}
+
     /// Appends what removes a key, whose reply has this number. Returns false where the protocol
     /// cannot remove one.
     fn encode_removal(&mut self, _request: u64, _key: &str, _out: &mut Vec<u8>) -> bool {
@@ -325,6 +331,15 @@ pub trait Target: Send {
     fn next_reply(&mut self) -> Option<Reply> {
         None
     }
+
+    /// True if the server has agreed to speak TLS from its next byte on. What the target has for it
+    /// until then goes in the clear.
+    fn wants_tls(&self) -> bool {
+        false
+    }
+
+    /// What the target has for the server from now on goes by TLS.
+    fn tls_began(&mut self) {}
 
     /// True if the server takes no further request on this connection, without anything being wrong.
     fn is_closing(&self) -> bool {

@@ -216,7 +216,7 @@ impl Work {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
             (_, Answer::Refused) => Status::Refused,
             (OperationKind::Write, Answer::Done) => Status::Ok,
-            (_, Answer::Moved) => Status::Error(ErrorKind::Unavailable),
+            (_, Answer::Moved | Answer::Ask(_)) => Status::Error(ErrorKind::Unavailable),
             (OperationKind::Write, _) | (_, Answer::Sent | Answer::Token | Answer::Message) => {
                 Status::Error(ErrorKind::Protocol)
             }

@@ -71,25 +71,15 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         }
     }
     let url = url(section)?;
-    if (url.is_openai() || url.is_grpc() || url.is_sql()) && url.has_key() {
+    let keyless = url.is_openai() || url.is_grpc() || url.is_sql() || url.has_messages();
+    if keyless && url.has_key() {
         let key = drive::URL;
         let wanted = "must have no {key}: such a server has no keys";
         return Err(section.refuse(key.name, wanted, key.example()));
     }
     let keyed = url.has_keys();
-    if !keyed && let Some(key) = OF_KEYS.iter().find(|key| section.has(key)) {
-        let (wanted, hint) = if url.is_sql() {
-            (
-                "must be left out: the statements name the rows",
-                format!("remove {key}"),
-            )
-        } else {
-            (
-                "must be left out: the path has no {key}, so there are no keys",
-                "write {key} in the path, where the key belongs".to_owned(),
-            )
-        };
-        return Err(section.refuse(key, wanted, hint));
+    if !keyed {
+        without_keys(section, &url)?;
     }
     let operations = operations(section, &url)?;
     let order = keys::ORDER.read(section)?;
@@ -120,6 +110,25 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         message,
         keep: keys::KEEP.read(section)?,
     }))
+}
+
+/// Refuses the keys of a plan that speak of keys, where every request asks for the same.
+fn without_keys(section: &Section<'_>, url: &Url) -> Result<(), PlanError> {
+    let Some(key) = OF_KEYS.iter().find(|key| section.has(key)) else {
+        return Ok(());
+    };
+    let remove = format!("remove {key}");
+    let (wanted, hint) = if url.is_sql() {
+        ("must be left out: the statements name the rows", remove)
+    } else if url.has_messages() {
+        ("must be left out: every request is one message", remove)
+    } else {
+        (
+            "must be left out: the path has no {key}, so there are no keys",
+            "write {key} in the path, where the key belongs".to_owned(),
+        )
+    };
+    Err(section.refuse(key, wanted, hint))
 }
 
 /// A complaint about a key that must not be there. Headers and bodies may hold a secret, and a

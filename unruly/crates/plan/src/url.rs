@@ -223,7 +223,8 @@ impl Url {
     #[must_use]
     pub fn is_secure(&self) -> bool {
         let secure = ["https", "openais", "grpcs", "rediss", "memcacheds", "tls"];
-        secure.contains(&self.scheme.as_str())
+        let agreed = self.is_sql() && self.option("tls") == Some("true");
+        secure.contains(&self.scheme.as_str()) || agreed
     }
 
     /// True if the path or the query has a place for the key: `{key}`.

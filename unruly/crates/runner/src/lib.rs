@@ -238,7 +238,9 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
         };
         room::for_keys(drive)?;
         let Some(store) = &drive.store else { continue };
-        let alike = |it: &&Store| it.url == store.url && it.http == store.http;
+        let alike = |it: &&Store| {
+            it.url == store.url && it.http == store.http && it.message == store.message
+        };
         if store.url.service().is_none() && !met.iter().any(alike) {
             met.push(store);
             meet_store(drive, password)?;

@@ -14,6 +14,8 @@ use super::trial::{LOOK_PERIOD, Trial};
 
 /// Interval between two progress messages.
 const SAY_PERIOD: Duration = Duration::from_secs(2);
+/// How long the load generators have to connect, where they write no keys.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(150);
 
 impl Trial<'_> {
     /// Waits until a stream's writer has reached its reader, or has said why it cannot.
@@ -87,6 +89,12 @@ impl Trial<'_> {
                     self.hear(number, report, progress);
                 }
                 Err(_) => {}
+            }
+            if keys.is_none() && begun.elapsed() > CONNECT_TIMEOUT {
+                bail!(
+                    "{left} load generators did not connect within {} s; wanted all of them; hint: is this host overloaded?",
+                    CONNECT_TIMEOUT.as_secs()
+                );
             }
             if said.elapsed() > SAY_PERIOD {
                 said = Instant::now();

@@ -59,6 +59,9 @@ const BURST_MAX: usize = 16;
 const WAVE: usize = 64;
 const WAVE_PAUSE: DurationNs = DurationNs::millis(10);
 
+/// How long the connections may take that are still being made when the last was begun.
+const CONNECT_WAIT: DurationNs = DurationNs::seconds(1);
+
 /// Largest receive: a datagram, or several replies of a stream at once.
 const RECEIVE_BYTES: usize = 128 << 10;
 
@@ -311,6 +314,12 @@ impl<'a> Engine<'a> {
                 self.open_lane(link);
             }
         }
+        // Those that a distant or slow server has not taken by then are taken during the run.
+        let until_ns = monotonic() + CONNECT_WAIT;
+        let most = self.links.len().min(most);
+        while self.links[..most].iter().any(Link::is_connecting) && monotonic() < until_ns {
+            self.serve_ready(until_ns, false)?;
+        }
         Ok(())
     }
 
@@ -515,6 +524,7 @@ impl<'a> Engine<'a> {
                 },
                 part_ns: None,
                 moves: 0,
+                announced: false,
             };
             if due.expired {
                 self.recorder.scheduled(asked.record.intended_ns);
@@ -597,7 +607,12 @@ impl<'a> Engine<'a> {
         let target = &mut self.targets[link];
         let reports_sending = self.links[link].tells_when_sent();
         let mark = (!reports_sending).then_some(slot);
-        let length = self.links[link].queue(mark, |out| target.encode(&outgoing, out));
+        let length = self.links[link].queue(mark, |out| {
+            if asked.announced {
+                target.announce(out);
+            }
+            target.encode(&outgoing, out);
+        });
         if !reports_sending && let Some(copy) = self.pending.at(slot) {
             copy.asked.record.sent_bytes = length;
         }
@@ -628,10 +643,11 @@ impl<'a> Engine<'a> {
                 let record = &mut copy.asked.record;
                 first.get_or_insert((record.server, record.request, record.attempt));
                 // One that is sent again keeps when it was sent first.
-                if record.sent_ns == NULL_NS {
+                let first_time = record.sent_ns == NULL_NS;
+                if first_time {
                     record.sent_ns = clock.column(sent_ns);
                 }
-                if !record.waited {
+                if first_time && !record.waited && record.attempt == 0 {
                     live.lag_ns = live.lag_ns.max(sent_ns - copy.asked.intended_ns);
                 }
             }

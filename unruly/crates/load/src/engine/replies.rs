@@ -123,6 +123,8 @@ impl Engine<'_> {
                 );
                 self.fail_link(link, &io::Error::new(io::ErrorKind::InvalidData, wrong));
             }
+            // It failed while its replies were taken.
+            Ok(_) if self.links[link].refuses().is_some() => {}
             Ok(used) if self.links[link].is_stream() => {
                 let rest = whole.len() - used;
                 self.links[link].partial = if bytes.is_empty() {
@@ -166,6 +168,10 @@ impl Engine<'_> {
             };
             used += incoming.bytes;
             self.take(link, &incoming, received_ns, kernel_ns);
+            if self.targets[link].wants_tls() {
+                self.start_tls(link, &bytes[used..])?;
+                break;
+            }
             if incoming.closes {
                 if let Some(lane) = self.lanes.get_mut(link) {
                     lane.closes = true;
@@ -177,6 +183,23 @@ impl Engine<'_> {
             self.serve_streams(link, received_ns, kernel_ns);
         }
         Ok(used)
+    }
+
+    /// Begins TLS on a connection whose server has agreed. Bytes that came with the consent are in the
+    /// clear, and somebody else may have put them there.
+    fn start_tls(&mut self, link: usize, rest: &[u8]) -> io::Result<()> {
+        if !rest.is_empty() {
+            let wrong = ProtocolError::reply(rest, "nothing in the clear after the consent to TLS");
+            let status = Status::Error(ErrorKind::Protocol);
+            self.complain(status.name(), wrong.to_string().as_bytes());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, wrong));
+        }
+        self.drain(link);
+        self.links[link].start_tls()?;
+        self.targets[link].tls_began();
+        self.drain(link);
+        self.fresh.push(link);
+        Ok(())
     }
 
     /// Takes the reply that ends where its connection ends, if there is one.
@@ -290,8 +313,14 @@ impl Engine<'_> {
             self.outcome.strays += 1;
             return;
         };
-        if incoming.answer == Answer::Moved && !copy.timed_out && copy.asked.moves < MOVES_MAX {
-            return self.send_elsewhere(copy.asked);
+        // One that was noted under its server keeps it: the note and the row must be of one copy.
+        let stays = copy.timed_out || copy.asked.record.supersedes;
+        if !stays && copy.asked.moves < MOVES_MAX {
+            match incoming.answer {
+                Answer::Moved => return self.send_elsewhere(copy.asked, None),
+                Answer::Ask(place) => return self.send_elsewhere(copy.asked, Some(place)),
+                _ => {}
+            }
         }
         // Who asks for us says when a reply came: without that, none did, and only the word of it is here.
         let came = incoming.received_ns.is_some() || !self.links[link].tells_when_sent();
@@ -310,7 +339,10 @@ impl Engine<'_> {
             self.pending.release(copy.asked.group);
             return;
         }
+        // A copy that was sent on stands behind younger ones in the line of time limits.
+        let late = received_ns - copy.asked.since_ns >= self.options.timeout_ns;
         record.status = match (&self.work, &copy.asked.task, incoming.answer) {
+            _ if late && copy.asked.moves > 0 => Status::Timeout,
             (Some(work), Some(task), answer) => work.judge(task, answer),
             (_, _, Answer::Failed(kind, _)) => Status::Error(kind),
             (_, _, Answer::Refused) => Status::Refused,

@@ -85,6 +85,7 @@ impl Engine<'_> {
             },
             part_ns: None,
             moves: 0,
+            announced: false,
             ticket: asked.record.request | u64::from(attempt) << ATTEMPT_SHIFT,
             ..*asked
         };

@@ -1,5 +1,7 @@
 //! Requests of a store whose places have different keys: each goes to the place that has its key.
 
+use unruly_trace::Record;
+
 use super::Engine;
 use crate::pending::Asked;
 use crate::work::Task;
@@ -8,47 +10,70 @@ use crate::work::Task;
 pub(super) const MOVES_MAX: u8 = 5;
 
 impl Engine<'_> {
-    /// The connection for a task among those of a client, of which `first` is the first one. While the
-    /// place that has the key is down, any other one may know who has it by now.
-    pub(super) fn link_of(&mut self, first: usize, task: Option<&Task>) -> usize {
+    /// The connection to the place that has the key of a task, among those of a client, of which
+    /// `first` is the first one.
+    fn owner_of(&mut self, first: usize, task: Option<&Task>) -> usize {
         let place = match (&mut self.work, task) {
             (Some(work), Some(task)) => work.place(task),
             _ => None,
         };
-        let Some(place) = place else {
-            return first;
-        };
-        let (own, count) = (first + place, self.links_of_client);
-        if self.links[own].is_open() {
-            return own;
+        first + place.unwrap_or(0)
+    }
+
+    /// The connection that a task is sent over. While the place that has its key is down, any other one
+    /// may know who has it by now; they are asked in turn.
+    pub(super) fn link_of(&mut self, first: usize, task: Option<&Task>) -> usize {
+        let owner = self.owner_of(first, task);
+        let count = self.links_of_client;
+        if count == 1 || self.links[owner].refuses().is_none() {
+            return owner;
         }
-        let others = (1..count).map(|step| first + (place + step) % count);
-        others
-            .into_iter()
-            .find(|it| self.links[*it].is_open())
-            .unwrap_or(own)
+        let turn = usize::try_from(self.next_request).unwrap_or(0);
+        let mut others = (0..count).map(|step| first + (turn + step) % count);
+        let open = others.find(|it| self.links[*it].is_open());
+        open.unwrap_or(owner)
+    }
+
+    /// The same copy over another connection.
+    fn over(&self, asked: Asked, link: usize) -> Asked {
+        let record = Record {
+            server: self.peers[link].id,
+            connection: u32::try_from(link).unwrap_or(u32::MAX),
+            ..asked.record
+        };
+        Asked {
+            link,
+            record,
+            ..asked
+        }
     }
 
     /// A copy for the place that has its key now.
-    pub(super) fn routed(&mut self, mut asked: Asked) -> Asked {
+    pub(super) fn routed(&mut self, asked: Asked) -> Asked {
         let first = asked.link / self.links_of_client * self.links_of_client;
-        if self.links_of_client > 1 {
-            asked.link = self.link_of(first, asked.task.as_ref());
-            asked.record.server = self.peers[asked.link].id;
-            asked.record.connection = u32::try_from(asked.link).unwrap_or(u32::MAX);
-        }
-        asked
+        let link = self.link_of(first, asked.task.as_ref());
+        self.over(asked, link)
     }
 
-    /// Sends a copy again whose place said that another one has its key. It is the same copy: its row
-    /// has the time of both.
-    pub(super) fn send_elsewhere(&mut self, asked: Asked) {
+    /// Sends a copy on whose place said that another one has its key: the owner, or this place for once.
+    /// It is the same copy: its row has the time of both. If the other place is down, nobody else has
+    /// the key yet, and it ends here.
+    pub(super) fn send_elsewhere(&mut self, asked: Asked, place: Option<usize>) {
+        self.outcome.moved += 1;
+        let first = asked.link / self.links_of_client * self.links_of_client;
+        let link = match place {
+            Some(place) => first + place,
+            None => self.owner_of(first, asked.task.as_ref()),
+        };
+        let mut asked = self.over(asked, link);
+        asked.announced = place.is_some();
+        if let Some(status) = self.links[link].refuses() {
+            let record = asked.record;
+            return self.finish(Record { status, ..record }, &asked);
+        }
         let session = self.pending.session_of(asked.group);
-        let mut asked = self.routed(asked);
         asked.moves += 1;
         asked.record.sent_bytes = 0;
-        self.outcome.moved += 1;
         self.begin(asked, 0, session);
-        self.flush_fresh();
     }
 }

@@ -16,7 +16,7 @@ use super::framed::without_login;
 use super::template::{Data, Escape, Template, Turn};
 use super::{Driver, DriverError, Settings, places, without_level};
 use crate::link::Place;
-use crate::target::{Answer, Incoming, Outgoing, ProtocolError, Target};
+use crate::target::{ASIDE, Answer, Incoming, Outgoing, ProtocolError, Target};
 
 const PORT: u16 = 53;
 const WANTED: &str = "a reply of a name server";
@@ -98,7 +98,7 @@ impl Queries {
             ));
         }
         let queries = Self {
-            name: Template::parse("url", path, Escape::Body, data.as_ref())?,
+            name: Template::parse("url", path, Escape::Name, data.as_ref())?,
             kind: TYPE::from(*kind),
             expect: expected(url.option("expect").unwrap_or(CODES[0]))?,
             data,
@@ -214,7 +214,7 @@ impl Driver for Dns {
     fn target(&self, _place: usize) -> Box<dyn Target> {
         Box::new(Connection {
             queries: Arc::clone(&self.queries),
-            asked: HashMap::new(),
+            asked: Asked::default(),
         })
     }
 
@@ -225,27 +225,60 @@ impl Driver for Dns {
 
 struct Connection {
     queries: Arc<Queries>,
-    /// The open requests by the numbers of their queries.
-    asked: HashMap<u16, u64>,
+    asked: Asked,
 }
 
-/// The number of a request's query. Two open requests of a connection would have to be 65,536 requests
-/// apart to share one.
-fn id(request: u64) -> u16 {
-    let [low, high, ..] = request.to_le_bytes();
-    u16::from_le_bytes([low, high])
+/// The open requests of a connection, and the numbers of their queries.
+#[derive(Default)]
+struct Asked {
+    requests: HashMap<u16, u64>,
+    ids: HashMap<u64, u16>,
+    next: u16,
+}
+
+impl Asked {
+    /// Gives a request a number that no open one has; `None` if all are taken.
+    fn begin(&mut self, request: u64) -> Option<u16> {
+        if self.requests.len() > usize::from(u16::MAX) {
+            return None;
+        }
+        while self.requests.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.requests.insert(id, request);
+        self.ids.insert(request, id);
+        Some(id)
+    }
+
+    /// Takes the request whose query has this number.
+    fn end(&mut self, id: u16) -> Option<u64> {
+        let request = self.requests.remove(&id)?;
+        self.ids.remove(&request);
+        Some(request)
+    }
+
+    fn forget(&mut self, request: u64) {
+        if let Some(id) = self.ids.remove(&request) {
+            self.requests.remove(&id);
+        }
+    }
 }
 
 impl Target for Connection {
     fn greet(&mut self, _out: &mut Vec<u8>) -> usize {
-        self.asked.clear();
+        self.asked = Asked::default();
         0
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
-        let id = id(outgoing.request);
+        let Some(id) = self.asked.begin(outgoing.request) else {
+            return;
+        };
         // A name that random values made too long is not sent, and has no reply.
         let Some(message) = self.queries.message(id, outgoing.number) else {
+            self.asked.forget(outgoing.request);
             return;
         };
         if self.queries.transport == Transport::Tcp {
@@ -253,7 +286,6 @@ impl Target for Connection {
             out.extend_from_slice(&length.to_be_bytes());
         }
         out.extend_from_slice(&message);
-        self.asked.insert(id, outgoing.request);
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
@@ -278,19 +310,16 @@ impl Target for Connection {
         if flags & PacketFlag::RESPONSE.bits() == 0 {
             return Err(ProtocolError::reply(message, WANTED));
         }
-        let request = self.asked.remove(&id).ok_or(ProtocolError::Unasked)?;
-        Ok(Some(Incoming::new(
-            request,
-            self.queries.judge(flags),
-            bytes,
-        )))
+        // A reply to a query that was given up is late, and no error.
+        let (request, answer) = match self.asked.end(id) {
+            Some(request) => (request, self.queries.judge(flags)),
+            None => (ASIDE, Answer::Done),
+        };
+        Ok(Some(Incoming::new(request, answer, bytes)))
     }
 
     fn forget(&mut self, request: u64) {
-        let id = id(request);
-        if self.asked.get(&id) == Some(&request) {
-            self.asked.remove(&id);
-        }
+        self.asked.forget(request);
     }
 }
 
@@ -329,10 +358,7 @@ mod tests {
             let found = whole(target.as_mut(), &reply);
             assert_eq!((found.request, found.answer), (request, answer));
         }
-        assert_eq!(
-            target.decode(&answered(&first, 0)),
-            Err(ProtocolError::Unasked)
-        );
+        assert_eq!(whole(target.as_mut(), &answered(&first, 0)).request, ASIDE);
     }
 
     #[test]
@@ -371,17 +397,28 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_query_has_no_reply_any_more() {
+    fn a_reply_to_a_forgotten_query_is_late_and_noise_is_an_error() {
         let mut target = with("", "");
         let query = asked(target.as_mut(), 7, READ);
         target.forget(7);
-        assert_eq!(
-            target.decode(&answered(&query, 0)),
-            Err(ProtocolError::Unasked)
-        );
+        assert_eq!(whole(target.as_mut(), &answered(&query, 0)).request, ASIDE);
         for noise in [&b"short"[..], &query] {
             assert!(target.decode(noise).is_err());
         }
+    }
+
+    #[test]
+    fn no_two_open_queries_have_one_number() {
+        let mut open = Asked::default();
+        let ids: Vec<_> = (0..=u64::from(u16::MAX))
+            .map(|request| open.begin(request))
+            .collect();
+        assert!(ids.iter().all(Option::is_some));
+        assert_eq!(open.begin(70_000), None);
+        open.forget(5);
+        assert_eq!(open.begin(70_000), ids[5]);
+        assert_eq!(open.end(5), Some(70_000));
+        assert_eq!(open.end(5), None);
     }
 
     #[test]
@@ -393,6 +430,8 @@ mod tests {
             ("h/a?expect=FINE", "it expects \"FINE\""),
             (&format!("h/{long}.org"), "the name is"),
             ("h/{data.name}", "data"),
+            ("h/{sequnce}", "{sequnce} stands for no value"),
+            ("h/{password}", "{password} stands for no value"),
         ] {
             let url = url.replacen('h', "127.0.0.1", 1);
             let said = driver_of(&format!("url = \"dns://{url}\""), None);

@@ -87,14 +87,15 @@ impl Framing {
 
     /// Where the message at the start of `input` stands and how long its frame is, and whether it says
     /// that the request failed; `None` when more bytes are needed.
-    fn message(self, input: &[u8]) -> Result<Option<Message>, ProtocolError> {
+    /// `scanned` bytes have been looked at before.
+    fn message(self, input: &[u8], scanned: usize) -> Result<Option<Message>, ProtocolError> {
         let whole = |body: Range<usize>, bytes| Message {
             body,
             bytes,
             failed: false,
         };
         Ok(match self {
-            Self::Lines => input.iter().position(|byte| *byte == b'\n').map(|end| {
+            Self::Lines => line_end(input, scanned).map(|end| {
                 let body = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
                 whole(0..body.len(), end + 1)
             }),
@@ -128,6 +129,13 @@ impl Framing {
             }
         })
     }
+}
+
+/// Where the first line ends, of which some bytes have been looked at.
+fn line_end(input: &[u8], scanned: usize) -> Option<usize> {
+    let fresh = input.get(scanned..)?;
+    let end = fresh.iter().position(|byte| *byte == b'\n')?;
+    Some(scanned + end)
 }
 
 /// A message in its frame.
@@ -164,6 +172,14 @@ impl Form {
         let wrong = |wrong: &str, wanted: &str, hint: &str| {
             Err(DriverError::new("message", wrong, wanted, hint))
         };
+        if framing == Framing::Resp && text.matches('"').count() % 2 == 1 {
+            let hint = "message = 'SET k \"a b\"'";
+            return wrong(
+                "it has a quote without an end",
+                "wanted words, or pairs of quotes",
+                hint,
+            );
+        }
         let words = match framing {
             Framing::Resp => words(&text),
             _ => vec![text],
@@ -183,7 +199,7 @@ impl Form {
             .map(|word| Template::parse("message", word, Escape::Body, data.as_ref()));
         let parts: Vec<Template> = parts.collect::<Result<_, _>>()?;
         if framing == Framing::Lines {
-            parts[0].check_lines(data.as_ref())?;
+            parts[0].check_lines(data.as_ref(), "a message of one line", |it| it == '\n')?;
         }
         if let Some(file) = message
             .data
@@ -276,6 +292,7 @@ impl Driver for Framed {
         Box::new(Connection {
             form: Arc::clone(&self.form),
             asked: VecDeque::new(),
+            scanned: 0,
         })
     }
 
@@ -287,11 +304,14 @@ impl Driver for Framed {
 struct Connection {
     form: Arc<Form>,
     asked: VecDeque<u64>,
+    /// Bytes of the reply that has begun to come.
+    scanned: usize,
 }
 
 impl Target for Connection {
     fn greet(&mut self, _out: &mut Vec<u8>) -> usize {
         self.asked.clear();
+        self.scanned = 0;
         0
     }
 
@@ -301,9 +321,11 @@ impl Target for Connection {
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        let Some(message) = self.form.framing.message(input)? else {
+        let Some(message) = self.form.framing.message(input, self.scanned)? else {
+            self.scanned = input.len();
             return Ok(None);
         };
+        self.scanned = 0;
         let request = self.asked.pop_front().ok_or(ProtocolError::Unasked)?;
         let answer = self.form.judge(&input[message.body], message.failed);
         Ok(Some(Incoming::new(request, answer, message.bytes)))
@@ -312,7 +334,7 @@ impl Target for Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{READ, asked, driver_of, reply, target_of};
+    use super::super::tests::{READ, asked, driver_of, reply, target_of, whole};
     use super::*;
 
     fn with(options: &str, message: &str) -> Box<dyn Target> {
@@ -350,6 +372,15 @@ mod tests {
         asked(target.as_mut(), 3, READ);
         let array = b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n";
         assert_eq!(reply(target.as_mut(), array), (3, Answer::Done));
+        // Replies that follow each other are not in each other.
+        for request in 4..24 {
+            asked(target.as_mut(), request, READ);
+        }
+        let many = "*0\r\n".repeat(20);
+        for place in 0..20 {
+            let found = whole(target.as_mut(), &many.as_bytes()[4 * place..]);
+            assert_eq!((found.answer, found.bytes), (Answer::Done, 4));
+        }
         assert!(target.decode("*1\r\n".repeat(200_000).as_bytes()).is_err());
     }
 
@@ -374,6 +405,7 @@ mod tests {
             ("", "a", "it has no port"),
             (":7", "a\\nb", "it has several lines"),
             (":7?framing=resp", " ", "it has no words"),
+            (":7?framing=resp", "SET a \\\"b", "a quote without an end"),
             (":7/path", "a", "it has the path \"/path\""),
             (":7", "{data.x}", "data"),
         ] {

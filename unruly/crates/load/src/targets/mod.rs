@@ -118,14 +118,14 @@ const SCHEMES: [Scheme; 21] = [
         name: "postgres",
         about: "PostgreSQL",
         form: "postgres://user@host[:5432]/database",
-        options: &[],
+        options: &SQL_OPTIONS,
         make: sql::postgres,
     },
     Scheme {
         name: "mysql",
         about: "MySQL and MariaDB",
         form: "mysql://user@host[:3306]/database",
-        options: &[],
+        options: &SQL_OPTIONS,
         make: sql::mysql,
     },
     Scheme {
@@ -201,6 +201,9 @@ const SCHEMES: [Scheme; 21] = [
         make: null::make,
     },
 ];
+
+const SQL_OPTIONS: [(&str, &str); 1] =
+    [("tls", "true: the connections speak TLS [default: false]")];
 
 const REDIS_OPTIONS: [(&str, &str); 2] = [
     (

@@ -160,6 +160,8 @@ pub(super) enum Escape {
     Url,
     /// As it is. The data file is checked before the run.
     Header,
+    /// As it is, in a name, which has no braces but those of places.
+    Name,
     /// As it is.
     Body,
     /// As in a string of JSON.
@@ -420,16 +422,21 @@ impl Template {
         })
     }
 
-    /// Refuses rows that would end a header line early.
-    pub(super) fn check_lines(&self, data: Option<&Data>) -> Result<(), DriverError> {
+    /// Refuses rows with a character that cannot stand where their value stands.
+    pub(super) fn check_lines(
+        &self,
+        data: Option<&Data>,
+        place: &str,
+        is_bad: fn(char) -> bool,
+    ) -> Result<(), DriverError> {
         let Some(data) = data else { return Ok(()) };
         for column in self.columns() {
-            let bad = |row: &Vec<String>| row[column].chars().any(char::is_control);
+            let bad = |row: &Vec<String>| row[column].chars().any(is_bad);
             if let Some(row) = data.rows.iter().position(bad) {
                 return Err(DriverError::new(
                     "data",
                     format!(
-                        "row {} of {} has a control character in {:?}, which stands in a header",
+                        "row {} of {} has a control character in {:?}, which stands in {place}",
                         row + 1,
                         data.file,
                         data.columns[column]
@@ -476,7 +483,7 @@ fn place(
         )
     };
     let Some(end) = text.find('}') else {
-        return if escape == Escape::Url {
+        return if escape.is_strict() {
             Err(wrong(text))
         } else {
             Ok(None)
@@ -497,7 +504,7 @@ fn place(
     } else if let Some(name) = inner.strip_prefix(CAPTURED) {
         // Without a scenario it is a text as any other.
         let Some(captured) = known.captured else {
-            return if escape == Escape::Url {
+            return if escape.is_strict() {
                 Err(wrong(shown))
             } else {
                 Ok(None)
@@ -519,8 +526,8 @@ fn place(
             "uuid" => Piece::Uuid,
             "sequence" => Piece::Sequence,
             "key" if escape == Escape::Url => Piece::Key,
-            "password" => return Ok(None),
-            _ if escape == Escape::Url => return Err(wrong(shown)),
+            "password" if escape != Escape::Name => return Ok(None),
+            _ if escape.is_strict() => return Err(wrong(shown)),
             _ => return Ok(None),
         }
     };
@@ -581,6 +588,11 @@ fn words(turn: &Turn<'_>, count: usize, escape: Escape, out: &mut Vec<u8>) {
 }
 
 impl Escape {
+    /// True if a brace that begins no place is an error.
+    fn is_strict(self) -> bool {
+        matches!(self, Self::Url | Self::Name)
+    }
+
     fn write(self, value: &str, out: &mut Vec<u8>) {
         match self {
             Self::Url => {
@@ -588,7 +600,7 @@ impl Escape {
                     out.extend_from_slice(part.as_bytes());
                 }
             }
-            Self::Header | Self::Body => out.extend_from_slice(value.as_bytes()),
+            Self::Header | Self::Name | Self::Body => out.extend_from_slice(value.as_bytes()),
             Self::Json => {
                 let quoted = serde_json::to_string(value).unwrap_or_default();
                 let inner = quoted.len().saturating_sub(1).max(1);
@@ -695,8 +707,14 @@ mod tests {
     fn a_control_character_may_stand_in_a_body_but_not_in_a_header() {
         let data = data("a,b\nx,\"1\n2\"\n").expect("a data file");
         let of = |text| Template::parse("headers", text, Escape::Header, Some(&data)).unwrap();
-        assert!(of("X: {data.a}").check_lines(Some(&data)).is_ok());
-        let found = of("X: {data.b}").check_lines(Some(&data)).unwrap_err();
+        assert!(
+            of("X: {data.a}")
+                .check_lines(Some(&data), "a header", char::is_control)
+                .is_ok()
+        );
+        let found = of("X: {data.b}")
+            .check_lines(Some(&data), "a header", char::is_control)
+            .unwrap_err();
         assert!(found.to_string().contains("row 1 of"), "{found}");
     }
 

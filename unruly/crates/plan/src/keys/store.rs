@@ -172,8 +172,8 @@ table! {
     MESSAGE: Text = key(
         "message",
         Text::like("GET {random:1..1000}"),
-        "the text of every request; only for `tcp` and `tls`, with the same places as `headers` and \
-         `{data.COLUMN}`. The URL says how messages are framed (`unruly targets tcp`)",
+        "the text of every request; only for `tcp` and `tls`. `{data.COLUMN}`, `{uuid}`, `{sequence}` \
+         and `{random:1..9}` stand for a value of each request. The URL says how messages are framed (`unruly targets tcp`)",
     ).default_is("required for `tcp` and `tls`").also("up to 500 KB"), |it| {
         it.message.as_ref().and_then(|it| it.text.as_ref().and_then(text))
     };

@@ -130,7 +130,8 @@ impl Form {
                 "http"
             },
         };
-        form.headers.check_lines(form.data.as_deref())?;
+        let (data, place) = (form.data.as_deref(), "a header");
+        form.headers.check_lines(data, place, char::is_control)?;
         // Another request of a scenario may send it.
         if http.scenario.is_none() {
             form.check_use(http)?;

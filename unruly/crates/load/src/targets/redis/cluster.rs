@@ -27,12 +27,23 @@ const SLOTS: usize = 16_384;
 /// What a node says that has not the slot of a key.
 const MOVED: &[u8] = b"MOVED ";
 
+/// What a node says whose slot is being migrated, and which has the key no more.
+const ASK: &[u8] = b"ASK ";
+
 /// The nodes of a cluster, and the owners of its slots.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// Host and port of each node, in the order of the places.
-    nodes: Vec<(String, u16)>,
+    /// In the order of the places.
+    nodes: Vec<Node>,
     owners: Vec<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Node {
+    host: String,
+    /// Its name, where it has announced one: certificates and `MOVED` may have it.
+    name: Option<String>,
+    port: u16,
 }
 
 impl Route for Cluster {
@@ -88,11 +99,9 @@ impl Cluster {
             let [_, address, flags, _, _, _, _, _, slots @ ..] = &fields[..] else {
                 return None;
             };
-            // One that nobody can reach, or that is not a member yet.
-            if flags
-                .split(',')
-                .any(|it| matches!(it, "noaddr" | "handshake"))
-            {
+            // One that nobody can reach, that is not a member yet, or that died and has no slots.
+            let is = |word: &str| flags.split(',').any(|it| it == word);
+            if is("noaddr") || is("handshake") || (is("fail") && slots.is_empty()) {
                 continue;
             }
             for range in slots.iter().filter(|it| !it.starts_with('[')) {
@@ -100,9 +109,14 @@ impl Cluster {
                 let own = owners.get_mut(first.parse().ok()?..=last.parse().ok()?)?;
                 own.fill(Some(nodes.len()));
             }
-            let (name, port) = address.split('@').next()?.rsplit_once(':')?;
-            let name = if name.is_empty() { host } else { name };
-            nodes.push((name.to_owned(), port.parse().ok()?));
+            let (own, more) = address.split_once('@')?;
+            let (own, port) = own.rsplit_once(':')?;
+            let name = more.split(',').nth(1).filter(|it| !it.is_empty());
+            nodes.push(Node {
+                host: if own.is_empty() { host } else { own }.to_owned(),
+                name: name.map(str::to_owned),
+                port: port.parse().ok()?,
+            });
         }
         // A slot without an owner is asked for at the first node, which says that it has none.
         let owners = owners
@@ -116,10 +130,12 @@ impl Cluster {
 
     fn places_of_nodes(&self, settings: &Settings<'_>) -> Result<Vec<Place>, DriverError> {
         let mut store: Store = settings.store.clone();
-        let nodes = self.nodes.iter();
-        store.url.hosts = nodes
-            .map(|(host, port)| (host.clone(), Some(*port)))
-            .collect();
+        let secure = store.url.is_secure();
+        let hosts = self.nodes.iter().map(|node| {
+            let named = node.name.as_ref().filter(|_| secure);
+            (named.unwrap_or(&node.host).clone(), Some(node.port))
+        });
+        store.url.hosts = hosts.collect();
         let settings = Settings {
             store: &store,
             ..*settings
@@ -127,28 +143,33 @@ impl Cluster {
         places_by(&settings, PORT, PORT, Protocol::None)
     }
 
-    /// Learns the owner of a slot from the words of an error. Returns whether a request can be sent
-    /// there: the error is none of this kind, or names a node that there was not.
-    pub(super) fn learn(&self, words: &[u8]) -> bool {
-        let Some(rest) = words.strip_prefix(MOVED) else {
-            return false;
+    /// What the words of an error say that the node of a place said: that the key is at another node,
+    /// or is on its way there. `None` if the error is of another kind, or names a node that there was not.
+    pub(super) fn learn(&self, words: &[u8], place: usize) -> Option<Answer<'static>> {
+        let moved = words.starts_with(MOVED);
+        let rest = words
+            .strip_prefix(MOVED)
+            .or_else(|| words.strip_prefix(ASK))?;
+        let text = std::str::from_utf8(rest).ok()?;
+        let (slot, address) = text.split_once(' ')?;
+        let known = self.owners.get(slot.parse::<usize>().ok()?)?;
+        let (host, port) = address.split_whitespace().next()?.rsplit_once(':')?;
+        let port: u16 = port.parse().ok()?;
+        // Without a host it is that of the node which says so.
+        let host = match host {
+            "" | "?" => self.nodes.get(place)?.host.as_str(),
+            host => host,
         };
-        let text = String::from_utf8_lossy(rest);
-        let mut words = text.split_whitespace();
-        let slot = words.next().and_then(|it| it.parse::<usize>().ok());
-        let owner = words.next().and_then(|it| it.rsplit_once(':'));
-        let owner = owner.and_then(|(host, port)| {
-            let port: u16 = port.parse().ok()?;
-            let same = |node: &(String, u16)| node.1 == port && (host.is_empty() || node.0 == host);
-            self.nodes.iter().position(same)
-        });
-        match (slot.and_then(|it| self.owners.get(it)), owner) {
-            (Some(known), Some(owner)) => {
-                known.store(owner, Ordering::Relaxed);
-                true
-            }
-            _ => false,
+        let named = |node: &Node| node.host == host || node.name.as_deref() == Some(host);
+        let other = self
+            .nodes
+            .iter()
+            .position(|it| it.port == port && named(it))?;
+        if !moved {
+            return Some(Answer::Ask(other));
         }
+        known.store(other, Ordering::Relaxed);
+        Some(Answer::Moved)
     }
 }
 
@@ -237,12 +258,13 @@ impl Target for Asking {
 mod tests {
     use super::*;
 
-    /// Two masters with half of the slots each, a replica of the second, and a node that left.
-    const NODES: [&str; 4] = [
+    /// Two masters with half of the slots each, a replica of the second, and two nodes that are gone.
+    const NODES: [&str; 5] = [
         "aa :7000@17000 myself,master - 0 0 1 connected 0 1-8191 [93-<-bb]",
         "bb 10.0.0.2:7001@17001,name master - 0 0 2 connected 8192-16383",
         "cc 10.0.0.3:7002@17002 slave bb 0 0 2 connected",
-        "dd :0@0 slave,fail,noaddr bb 0 0 2 disconnected",
+        "dd :0@0 slave,noaddr bb 0 0 2 disconnected",
+        "ee 10.0.0.5:7003@17003 master,fail - 0 0 2 disconnected",
     ];
 
     fn reply(lines: &[&str]) -> Vec<u8> {
@@ -261,7 +283,7 @@ mod tests {
         let names = found
             .nodes
             .iter()
-            .map(|(host, port)| format!("{host}:{port}"));
+            .map(|it| format!("{}:{}", it.host, it.port));
         assert_eq!(names.collect::<Vec<_>>(), nodes);
         // Slots of the specification: 12182 for "foo", 5061 for "bar".
         assert_eq!((found.place("foo"), found.place("bar")), (1, 0));
@@ -270,19 +292,33 @@ mod tests {
     #[test]
     fn a_slot_that_moved_is_asked_for_where_the_error_says() {
         let found = cluster();
-        assert!(found.learn(b"MOVED 12182 10.0.0.3:7002"));
+        assert_eq!(
+            found.learn(b"MOVED 12182 10.0.0.3:7002", 0),
+            Some(Answer::Moved)
+        );
         assert_eq!(found.place("foo"), 2);
-        assert!(found.learn(b"MOVED 12182 :7001"));
+        assert_eq!(
+            found.learn(b"MOVED 12182 name:7001", 0),
+            Some(Answer::Moved)
+        );
         assert_eq!(found.place("foo"), 1);
+        assert_eq!(found.learn(b"MOVED 12182 :7002", 2), Some(Answer::Moved));
+        assert_eq!(found.place("foo"), 2);
+        assert_eq!(found.learn(b"MOVED 12182 :7002", 0), None);
+        assert_eq!(
+            found.learn(b"ASK 12182 10.0.0.2:7001", 0),
+            Some(Answer::Ask(1))
+        );
         for words in [
             &b"MOVED 12182 10.0.0.9:7002"[..],
             b"MOVED 99999 10.0.0.3:7002",
             b"MOVED x",
-            b"ASK 12182 10.0.0.3:7002",
+            b"ASK 12182 10.0.0.9:7002",
+            b"ERR 12182 10.0.0.3:7002",
         ] {
-            assert!(!found.learn(words), "{words:?}");
+            assert_eq!(found.learn(words, 0), None, "{words:?}");
         }
-        assert_eq!(found.place("foo"), 1);
+        assert_eq!(found.place("foo"), 2);
     }
 
     #[test]

@@ -135,9 +135,10 @@ impl Driver for Redis {
         &self.places
     }
 
-    fn target(&self, _place: usize) -> Box<dyn Target> {
+    fn target(&self, place: usize) -> Box<dyn Target> {
         Box::new(Connection {
             redis: self.clone(),
+            place,
             asked: VecDeque::new(),
         })
     }
@@ -162,6 +163,8 @@ enum Asked {
 
 struct Connection {
     redis: Redis,
+    /// Which of the places it leads to.
+    place: usize,
     asked: VecDeque<Asked>,
 }
 
@@ -199,6 +202,11 @@ impl Target for Connection {
         }
     }
 
+    fn announce(&mut self, out: &mut Vec<u8>) {
+        command(out, &["ASKING"]);
+        self.asked.push_back(Asked::Greeting);
+    }
+
     fn encode_removal(&mut self, request: u64, key: &str, out: &mut Vec<u8>) -> bool {
         command(out, &["DEL", key]);
         self.asked.push_back(Asked::Write(request));
@@ -231,9 +239,9 @@ impl Target for Connection {
         }
         let mut answer = answer(&frame, input)?;
         if let (Some(cluster), RangeFrame::Error((start, end))) = (&self.redis.cluster, &frame)
-            && cluster.learn(&input[*start..*end])
+            && let Some(elsewhere) = cluster.learn(&input[*start..*end], self.place)
         {
-            answer = Answer::Moved;
+            answer = elsewhere;
         }
         let (request, answer) = match asked {
             Asked::Greeting => (GREETING, answer),
@@ -306,13 +314,47 @@ pub(super) fn failure(words: &[u8]) -> Answer<'_> {
 /// Arrays in each other at most: an answer to `SCAN` has two.
 pub(super) const NESTING_MAX: usize = 8;
 
-/// How many arrays are in each other at most at the beginning of some element. Whoever decodes goes as
-/// deep as that.
+/// How many arrays are in each other in the first value of the input, as far as it has come. Whoever
+/// decodes it goes as deep as that.
 pub(super) fn nesting(input: &[u8]) -> usize {
-    let (mut deepest, mut depth) = (0, 0);
-    for line in input.split(|byte| *byte == b'\n') {
-        depth = if line.starts_with(b"*") { depth + 1 } else { 0 };
-        deepest = deepest.max(depth);
+    // How many elements are left of each open array.
+    let mut open: Vec<usize> = Vec::new();
+    let (mut deepest, mut at) = (0, 0);
+    while deepest <= NESTING_MAX {
+        let Some(length) = input[at..].iter().position(|byte| *byte == b'\n') else {
+            break;
+        };
+        let line = &input[at..at + length];
+        at += length + 1;
+        let count = std::str::from_utf8(line.get(1..).unwrap_or_default());
+        let count = count
+            .ok()
+            .and_then(|it| it.trim_end().parse::<usize>().ok());
+        match (line.first(), count) {
+            (Some(b'*'), Some(count)) if count > 0 => {
+                open.push(count);
+                deepest = deepest.max(open.len());
+                continue;
+            }
+            (Some(b'$'), Some(bytes)) => {
+                at = at.saturating_add(bytes).saturating_add(2);
+                if at > input.len() {
+                    break;
+                }
+            }
+            _ => {}
+        }
+        // A value has ended, and with it each array whose last element it was.
+        while let Some(left) = open.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                break;
+            }
+            open.pop();
+        }
+        if open.is_empty() {
+            break;
+        }
     }
     deepest
 }
@@ -357,7 +399,11 @@ mod tests {
             let deep = "*1\r\n".repeat(depth);
             assert!(target.decode(deep.as_bytes()).is_err(), "{depth}");
         }
-        assert_eq!(nesting(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"), 1);
+        assert_eq!(nesting(b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n"), 2);
+        // Arrays that follow each other are not in each other, and a text is no array.
+        assert_eq!(nesting("*0\r\n".repeat(20).as_bytes()), 0);
+        assert_eq!(nesting("*1\r\n:1\r\n".repeat(20).as_bytes()), 1);
+        assert_eq!(nesting(b"*1\r\n$12\r\n*1\r\n*1\r\n*1\r\n\r\n"), 1);
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub(super) trait Dialect: Send {
     /// When the bytes are not of the protocol.
     fn take<'a>(&mut self, input: &'a [u8]) -> Result<Option<Taken<'a>>, ProtocolError>;
 
+    /// True if the server has agreed to speak TLS from its next byte on.
+    fn wants_tls(&self) -> bool;
+
+    /// Logs in by TLS.
+    fn tls_began(&mut self);
+
     /// Appends the next statement of the open operation.
     fn send(&mut self, out: &mut BytesMut);
 
@@ -90,6 +96,14 @@ impl<D: Dialect> Target for Connection<D> {
 
     fn next_reply(&mut self) -> Option<Reply> {
         self.0.turns_mut().next_reply()
+    }
+
+    fn wants_tls(&self) -> bool {
+        self.0.wants_tls()
+    }
+
+    fn tls_began(&mut self) {
+        self.0.tls_began();
     }
 
     fn is_closing(&self) -> bool {

@@ -15,7 +15,7 @@ use unruly_plan::{Portion, Script};
 
 use self::connection::Connection;
 use super::template::{Data, Escape, Parameter, Template, Turn};
-use super::{Driver, DriverError, Settings, places, without_level};
+use super::{Driver, DriverError, Protocol, Settings, places_by, without_level};
 use crate::link::Place;
 use crate::target::{Operation, Outgoing, Target};
 
@@ -33,7 +33,8 @@ pub(super) fn postgres(settings: &Settings<'_>) -> Result<Box<dyn Driver>, Drive
     without_level(settings)?;
     let login = Login::of(settings)?;
     let script = Prepared::of(settings, |number| format!("${number}"))?;
-    let asking = Arc::new(postgres::Asking::new(login, script)?);
+    let secure = is_secure(settings)?;
+    let asking = Arc::new(postgres::Asking::new(login, script, secure)?);
     let target = {
         let asking = Arc::clone(&asking);
         move || Box::new(Connection(postgres::Session::new(Arc::clone(&asking)))) as Box<dyn Target>
@@ -51,7 +52,12 @@ pub(super) fn mysql(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverEr
     let login = Login::of(settings)?;
     let script = Prepared::of(settings, |_| "?".to_owned())?;
     let about = script.data.as_deref().map(Data::about);
-    let asking = Arc::new(mysql::Asking { login, script });
+    let secure = is_secure(settings)?;
+    let asking = Arc::new(mysql::Asking {
+        login,
+        script,
+        secure,
+    });
     let target =
         move || Box::new(Connection(mysql::Session::new(Arc::clone(&asking)))) as Box<dyn Target>;
     Ok(Box::new(Sql {
@@ -59,6 +65,31 @@ pub(super) fn mysql(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverEr
         about,
         target: Box::new(target),
     }))
+}
+
+/// The servers of a URL. With TLS a connection begins in the clear.
+fn places(settings: &Settings<'_>, port: u16) -> Result<Vec<Place>, DriverError> {
+    let found = places_by(settings, port, port, Protocol::None)?;
+    let begun = found.into_iter().map(|place| match place {
+        Place::Secure(address, client) => Place::Upgraded(address, client),
+        other => other,
+    });
+    Ok(begun.collect())
+}
+
+/// Whether the connections speak TLS.
+fn is_secure(settings: &Settings<'_>) -> Result<bool, DriverError> {
+    let url = &settings.store.url;
+    match url.option("tls") {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(word) => Err(DriverError::new(
+            "url",
+            format!("tls is {word:?}"),
+            "wanted true or false",
+            format!("{}://user@host/database?tls=true", url.scheme),
+        )),
+    }
 }
 
 struct Sql {

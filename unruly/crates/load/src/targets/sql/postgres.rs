@@ -27,6 +27,8 @@ pub(super) struct Asking {
     login: Login,
     script: Prepared,
     startup: BytesMut,
+    /// The connections speak TLS.
+    secure: bool,
     /// The messages that prepare all statements.
     prepare: BytesMut,
 }
@@ -35,7 +37,7 @@ impl Asking {
     /// # Errors
     ///
     /// When a name or a statement cannot be sent.
-    pub(super) fn new(login: Login, script: Prepared) -> Result<Self, DriverError> {
+    pub(super) fn new(login: Login, script: Prepared, secure: bool) -> Result<Self, DriverError> {
         let wrong = |key: &'static str| {
             move |error: std::io::Error| {
                 DriverError::new(
@@ -63,6 +65,7 @@ impl Asking {
             login,
             script,
             startup,
+            secure,
             prepare,
         })
     }
@@ -79,6 +82,10 @@ fn name(number: usize) -> String {
 
 /// How far the greeting is.
 enum State {
+    /// The client has asked for TLS.
+    AskTls,
+    /// The server has agreed to it.
+    AgreeTls,
     LogIn(Option<ScramSha256>),
     Prepare,
     Ready,
@@ -127,7 +134,7 @@ impl Session {
                 self.statement_over(status);
                 false
             }
-            State::Broken => false,
+            State::AskTls | State::AgreeTls | State::Broken => false,
         }
     }
 
@@ -146,10 +153,32 @@ impl Session {
         }
     }
 
+    /// Takes the answer to the question for TLS: a single letter, and nothing else. Whoever sends
+    /// another message wants to go on in the clear.
+    fn agree(&mut self, input: &[u8]) -> Result<Option<Taken<'static>>, ProtocolError> {
+        match input.first() {
+            None => Ok(None),
+            Some(b'S') => {
+                self.state = State::AgreeTls;
+                Ok(Some((1, None)))
+            }
+            Some(b'N') => {
+                let words: &[u8] =
+                    b"it does not speak TLS: leave out tls=true, or configure its certificate";
+                self.break_off(ErrorKind::Denied, words);
+                Ok(Some((1, Some(Answer::Failed(ErrorKind::Denied, words)))))
+            }
+            Some(_) => Err(ProtocolError::reply(input, "PostgreSQL's consent to TLS")),
+        }
+    }
+
     /// Takes what the server wants to know of us, or its consent.
     fn authenticate(&mut self, body: &[u8]) -> Result<(), &'static [u8]> {
         const DAMAGED: &[u8] = b"its question about the password is damaged";
         const MISSING: &[u8] = b"it wants a password: set UNRULY_PASSWORD";
+        if !matches!(self.state, State::LogIn(_)) {
+            return Err(b"it asks who we are when nobody logs in");
+        }
         let (kind, rest) = body.split_first_chunk::<4>().ok_or(DAMAGED)?;
         let password = self.asking.login.password.as_deref();
         let needed = || password.ok_or(MISSING);
@@ -274,18 +303,37 @@ fn message(input: &[u8]) -> Result<Option<Message<'_>>, ProtocolError> {
 impl Dialect for Session {
     fn restart(&mut self, out: &mut Vec<u8>) {
         *self = Self::new(Arc::clone(&self.asking));
-        out.extend_from_slice(&self.asking.startup);
+        if self.asking.secure {
+            self.state = State::AskTls;
+            let mut request = BytesMut::new();
+            frontend::ssl_request(&mut request);
+            out.extend_from_slice(&request);
+        } else {
+            out.extend_from_slice(&self.asking.startup);
+        }
+    }
+
+    fn wants_tls(&self) -> bool {
+        matches!(self.state, State::AgreeTls)
+    }
+
+    fn tls_began(&mut self) {
+        self.state = State::LogIn(None);
+        self.out.extend_from_slice(&self.asking.startup);
     }
 
     fn stage(&self) -> Stage {
         match self.state {
-            State::LogIn(_) | State::Prepare => Stage::Greeting,
+            State::AskTls | State::AgreeTls | State::LogIn(_) | State::Prepare => Stage::Greeting,
             State::Ready => Stage::Ready,
             State::Broken => Stage::Broken,
         }
     }
 
     fn take<'a>(&mut self, input: &'a [u8]) -> Result<Option<Taken<'a>>, ProtocolError> {
+        if matches!(self.state, State::AskTls) && input.first() != Some(&b'E') {
+            return self.agree(input);
+        }
         let Some((kind, body, bytes)) = message(input)? else {
             return Ok(None);
         };
@@ -383,6 +431,26 @@ mod tests {
         let mut target = driver_of(LINES, None).expect("a driver").target(0);
         assert_eq!(target.greet(&mut Vec::new()), 1);
         target
+    }
+
+    #[test]
+    fn nothing_is_said_in_the_clear_to_whoever_does_not_consent_to_tls() {
+        let lines = LINES.replace("/d\"", "/d?tls=true\"\ninsecure = true");
+        for message in [
+            &b"R\0\0\0\x08\0\0\0\x03"[..],
+            b"R\0\0\0\x0c\0\0\0\x05abcd",
+            LET_IN,
+            IDLE_NOW,
+        ] {
+            let mut target = driver_of(&lines, Some("s3cr3t"))
+                .expect("a driver")
+                .target(0);
+            let mut request = Vec::new();
+            target.greet(&mut request);
+            assert_eq!(request, b"\0\0\0\x08\x04\xd2\x16\x2f");
+            assert!(target.decode(message).is_err());
+            assert_eq!(said(target.as_mut()), (String::new(), None));
+        }
     }
 
     /// Hears one message. Returns what it says of the greeting.

@@ -25,6 +25,9 @@ use crate::target::{Answer, ProtocolError};
 const CAPABILITIES: u32 =
     0x1 | 0x4 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x2_0000 | 0x4_0000 | 0x8_0000;
 
+/// The client, or the server, speaks TLS.
+const TLS: u32 = 0x800;
+
 /// UTF-8 of four bytes, without case.
 const CHARSET: u8 = 45;
 
@@ -39,12 +42,16 @@ const NOT_PREPARED: u16 = 1_295;
 pub(super) struct Asking {
     pub(super) login: Login,
     pub(super) script: Prepared,
+    /// The connections speak TLS.
+    pub(super) secure: bool,
 }
 
 /// How far the connection is.
 enum State {
     /// The server's first word has not come.
     Greeting,
+    /// The client has announced TLS, and logs in by this packet afterwards.
+    AgreeTls(BytesMut),
     LogIn,
     /// The statement of this number is being prepared.
     Prepare(usize, Descriptions),
@@ -103,9 +110,15 @@ impl Session {
         self.turns.give_up(kind, words);
     }
 
-    /// Takes the first word of the server, and answers with who we are.
-    fn log_in(&mut self, body: &[u8], sequence: u8) -> Option<()> {
-        let (nonce, plugin) = introduction(body)?;
+    /// Takes the first word of the server, and answers with who we are. Returns what it says of the
+    /// greeting when that ends here.
+    fn log_in(&mut self, body: &[u8], sequence: u8) -> Option<Option<Answer<'static>>> {
+        let (nonce, plugin, speaks_tls) = introduction(body)?;
+        if self.asking.secure && !speaks_tls {
+            let words = b"it does not speak TLS: leave out tls=true, or configure its certificate";
+            self.break_off(ErrorKind::Denied, words);
+            return Some(Some(Answer::Failed(ErrorKind::Denied, words)));
+        }
         let login = &self.asking.login;
         let answer = proof(&plugin, login.password.as_deref(), &nonce);
         // Another plugin is proposed where this one is unknown.
@@ -113,11 +126,18 @@ impl Session {
             Some(answer) => (answer, plugin.as_slice()),
             None => (Vec::new(), NATIVE),
         };
-        packet(&mut self.out, sequence.wrapping_add(1), |out| {
-            out.put_u32_le(CAPABILITIES);
+        let tls = if self.asking.secure { TLS } else { 0 };
+        let who = |out: &mut BytesMut| {
+            out.put_u32_le(CAPABILITIES | tls);
             out.put_u32_le(u32::try_from(PACKET_BYTES_MAX).unwrap_or(u32::MAX));
             out.put_u8(CHARSET);
             out.put_bytes(0, 23);
+        };
+        // With TLS the beginning of the packet announces it, and the whole packet follows.
+        let steps = if self.asking.secure { 2 } else { 1 };
+        let mut message = BytesMut::new();
+        packet(&mut message, sequence.wrapping_add(steps), |out| {
+            who(out);
             out.put_slice(login.user.as_bytes());
             out.put_u8(0);
             out.put_u8(u8::try_from(answer.len()).unwrap_or(0));
@@ -127,8 +147,14 @@ impl Session {
             out.put_slice(plugin);
             out.put_u8(0);
         });
-        self.state = State::LogIn;
-        Some(())
+        if self.asking.secure {
+            packet(&mut self.out, sequence.wrapping_add(1), who);
+            self.state = State::AgreeTls(message);
+        } else {
+            self.out.extend_from_slice(&message);
+            self.state = State::LogIn;
+        }
+        Some(None)
     }
 
     /// Goes on with the login; an error is in words.
@@ -146,14 +172,23 @@ impl Session {
                 let nonce = nonce.strip_suffix(b"\0").unwrap_or(nonce);
                 let password = self.asking.login.password.as_deref();
                 let answer = proof(plugin, password, nonce).ok_or(PLUGIN)?;
-                packet(&mut self.out, sequence.wrapping_add(1), |out| out.put_slice(&answer));
+                packet(&mut self.out, sequence.wrapping_add(1), |out| {
+                    out.put_slice(&answer);
+                });
                 Ok(())
             }
             // The server knows the proof from an earlier login.
             Some((0x01, [0x03])) => Ok(()),
-            Some((0x01, _)) => {
-                Err(b"it wants the password by TLS: log in once by another client, or use mysql_native_password")
+            // It wants the password itself, which TLS keeps secret.
+            Some((0x01, [0x04])) if self.asking.secure => {
+                let password = self.asking.login.password.clone().unwrap_or_default();
+                packet(&mut self.out, sequence.wrapping_add(1), |out| {
+                    out.put_slice(password.as_bytes());
+                    out.put_u8(0);
+                });
+                Ok(())
             }
+            Some((0x01, _)) => Err(b"it wants the password by TLS: add ?tls=true to the URL"),
             _ => Err(PLUGIN),
         }
     }
@@ -288,9 +323,21 @@ impl Dialect for Session {
         *self = Self::new(Arc::clone(&self.asking));
     }
 
+    fn wants_tls(&self) -> bool {
+        matches!(self.state, State::AgreeTls(_))
+    }
+
+    fn tls_began(&mut self) {
+        if let State::AgreeTls(message) = std::mem::replace(&mut self.state, State::LogIn) {
+            self.out.extend_from_slice(&message);
+        }
+    }
+
     fn stage(&self) -> Stage {
         match self.state {
-            State::Greeting | State::LogIn | State::Prepare(..) => Stage::Greeting,
+            State::Greeting | State::AgreeTls(_) | State::LogIn | State::Prepare(..) => {
+                Stage::Greeting
+            }
             State::Ready(_) => Stage::Ready,
             State::Broken => Stage::Broken,
         }
@@ -312,7 +359,11 @@ impl Dialect for Session {
             }
             State::Greeting => {
                 let known = self.log_in(body, sequence);
-                known.ok_or_else(|| ProtocolError::reply(body, "the first word of MySQL 4.1"))?;
+                said = known
+                    .ok_or_else(|| ProtocolError::reply(body, "the first word of MySQL 4.1"))?;
+            }
+            State::AgreeTls(_) => {
+                return Err(ProtocolError::reply(body, "nothing before TLS has begun"));
             }
             State::LogIn => {
                 if let Err(words) = self.go_on(body, sequence) {

@@ -89,19 +89,20 @@ pub(super) fn put_text(out: &mut BytesMut, text: &[u8]) {
     out.put_slice(text);
 }
 
-/// The nonce and the login plugin of a server's first word.
-pub(super) fn introduction(body: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+/// The nonce and the login plugin of a server's first word, and whether the server speaks TLS.
+pub(super) fn introduction(body: &[u8]) -> Option<(Vec<u8>, Vec<u8>, bool)> {
     let rest = body.strip_prefix(&[10])?;
     let version = rest.iter().position(|byte| *byte == 0)?;
     // The number of the connection stands between.
     let rest = rest.get(version + 1 + 4..)?;
     let (first, rest) = rest.split_first_chunk::<8>()?;
+    let speaks_tls = u16::from_le_bytes([*rest.get(1)?, *rest.get(2)?]) & 0x800 != 0;
     // A filler, flags, the character set, the status, more flags, a length and ten zeros.
     let rest = rest.get(1 + 2 + 1 + 2 + 2 + 1 + 10..)?;
     let second = rest.get(..12)?;
     let plugin = rest.get(13..).unwrap_or_default();
     let plugin = plugin.split(|byte| *byte == 0).next().unwrap_or_default();
-    Some(([first, second].concat(), plugin.to_vec()))
+    Some(([first, second].concat(), plugin.to_vec(), speaks_tls))
 }
 
 /// What proves to a plugin that we know the password; `None` if we do not know the plugin.
