@@ -116,7 +116,9 @@ def _mysql() -> Iterator[str]:
         made = ["mariadb-install-db", *own, "--auth-root-authentication-method=normal"]
         subprocess.run([*made, "--skip-test-db"], check=True, capture_output=True, cwd=folder)
         start = folder / "start.sql"
-        start.write_text("CREATE USER bench@'%' IDENTIFIED BY '';\nGRANT ALL ON *.* TO bench@'%';\n")
+        start.write_text(
+            "CREATE USER bench@'%' IDENTIFIED BY '';\nGRANT ALL ON *.* TO bench@'%';\n"
+        )
         words = ["taskset", "-c", str(SERVER_CORE), "mariadbd", *own, f"--init-file={start}"]
         words += ["--skip-name-resolve", f"--socket={folder / 'socket'}", f"--port={MARIADB_PORT}"]
         words += ["--bind-address=127.0.0.1", f"--pid-file={folder / 'pid'}"]

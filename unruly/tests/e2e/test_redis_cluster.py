@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
@@ -84,6 +85,12 @@ def cluster(folder: Path, nodes: int, replicas: int) -> Iterator[Cluster]:
         yield found
 
 
+def errors(node: Wire, kind: str) -> int:
+    """How often a node has answered with this error."""
+    found = re.search(rf"errorstat_{kind}:count=(\d+)", node.ask("info", "errorstats").decode())
+    return int(found[1]) if found else 0
+
+
 def keys_in(node: Wire, slot: int) -> list[bytes]:
     """Keys that a node has in a slot."""
     lines = node.ask("cluster", "getkeysinslot", slot, 100).split(b"\r\n")
@@ -116,17 +123,22 @@ def test_a_slot_that_moves_costs_a_longer_way_and_no_request(tmp_path: Path) -> 
         nodes = stack.enter_context(cluster(tmp_path, 3, 0))
         (source, (old_owner, first)), (target, (new_owner, _)), *_ = nodes.masters().items()
         out = tmp_path / "run"
-        line = [UNRULY, "drive", nodes.url, "-c", "4", "-r", "500", "-d", "6s", "-w", "0s"]
-        line += ["--keys", "3000", "--operations", "write", "--keep", "-q", "-o", out]
+        line = [UNRULY, "drive", nodes.url, "-c", "4", "-r", "500", "-d", "10s", "-w", "0s"]
+        line += ["--keys", "5000", "--operations", "write", "--keep", "-q", "-o", out]
         with subprocess.Popen(line) as process:
             wait_for(lambda: spooled(out) > 500 * 100, "a second of rows")
             giving = stack.enter_context(closing(Wire((HOST, source))))
             taking = stack.enter_context(closing(Wire((HOST, target))))
             # Most keys of these slots are not written yet, so there is little to migrate.
-            for slot in range(first, first + 1_000):
+            slots = range(first, first + 1_000)
+            for slot in slots:
                 word = ("cluster", "setslot", slot)
                 assert taking.ask(*word, "importing", old_owner) == b"+OK\r\n"
                 assert giving.ask(*word, "migrating", new_owner) == b"+OK\r\n"
+            # Keys that are written now for the first time are sent to the new owner by ASK.
+            wait_for(lambda: errors(giving, "ASK") >= 5, "writes to slots that are migrating")
+            for slot in slots:
+                word = ("cluster", "setslot", slot)
                 while keys := keys_in(giving, slot):
                     migrate = ("migrate", HOST, target, "", 0, 5000, "keys", *keys)
                     assert giving.ask(*migrate) == b"+OK\r\n"
@@ -134,7 +146,7 @@ def test_a_slot_that_moves_costs_a_longer_way_and_no_request(tmp_path: Path) -> 
                 assert giving.ask(*word, "node", new_owner) == b"+OK\r\n"
             assert process.wait(timeout=60) == 0
     run = Measured(out)
-    assert statuses(run) == {("ok", None): 3000}
+    assert statuses(run) == {("ok", None): 5000}
     assert conserved(run)
     [(told,)] = run.rows("select detail from events where kind = 'requests moved'")
     assert int(told) > 20

@@ -181,12 +181,7 @@ impl Conversation {
         self.drain();
         let begun = self.link.start_tls();
         self.target.tls_began();
-        let agreed = begun.and_then(|()| {
-            while !self.link.is_ready() {
-                exchange(&mut self.link, &mut self.input, until_ns)?;
-            }
-            Ok(())
-        });
+        let agreed = begun.and_then(|()| agree(&mut self.link, &mut self.input, until_ns));
         agreed.map_err(|error| untrusted(&self.place, &error))
     }
 
@@ -349,7 +344,12 @@ fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
         ),
         _ => (
             format!("the TLS handshake failed: {error}"),
-            "does the server speak TLS on that port? without it, leave out the s of the scheme",
+            match place {
+                Place::Upgraded(..) => "does the server speak TLS? without it, leave out tls=true",
+                _ => {
+                    "does the server speak TLS on that port? without it, leave out the s of the scheme"
+                }
+            },
         ),
     };
     IntroductionError {

@@ -182,6 +182,13 @@ impl Link {
         }
     }
 
+    /// True while TCP connects, or TLS agrees on its keys.
+    pub(crate) fn is_beginning(&self) -> bool {
+        let by_tls = matches!(self.place, Place::Secure(..) | Place::Upgraded(..));
+        let agreed = self.tls.as_ref().is_some_and(Tls::is_ready);
+        self.is_connecting() || (self.is_open() && by_tls && !agreed)
+    }
+
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.state, State::Connecting(_))
     }

@@ -239,7 +239,8 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
         room::for_keys(drive)?;
         let Some(store) = &drive.store else { continue };
         let alike = |it: &&Store| {
-            it.url == store.url && it.http == store.http && it.message == store.message
+            let of_requests = it.http == store.http && it.sql == store.sql;
+            of_requests && it.url == store.url && it.message == store.message && it.tls == store.tls
         };
         if store.url.service().is_none() && !met.iter().any(alike) {
             met.push(store);

@@ -40,10 +40,17 @@ impl Engine<'_> {
 
     /// Ends a copy whose connection has ended.
     fn end_open(&mut self, slot: Slot, status: Status) {
-        if self.pending.at(slot).is_some_and(|copy| copy.timed_out) {
+        let Some(copy) = self.pending.at(slot) else {
+            return;
+        };
+        let (timed_out, moved, since_ns) =
+            (copy.timed_out, copy.asked.moves > 0, copy.asked.since_ns);
+        // One that was sent on stands behind younger ones in the line of time limits.
+        let late = moved && monotonic() - since_ns >= self.options.timeout_ns;
+        if timed_out {
             self.give_up(slot);
         } else {
-            self.end_copy(slot, status);
+            self.end_copy(slot, if late { Status::Timeout } else { status });
         }
     }
 

@@ -317,8 +317,9 @@ impl<'a> Engine<'a> {
         // Those that a distant or slow server has not taken by then are taken during the run.
         let until_ns = monotonic() + CONNECT_WAIT;
         let most = self.links.len().min(most);
-        while self.links[..most].iter().any(Link::is_connecting) && monotonic() < until_ns {
+        while self.links[..most].iter().any(Link::is_beginning) && monotonic() < until_ns {
             self.serve_ready(until_ns, false)?;
+            self.flush_fresh();
         }
         Ok(())
     }
@@ -327,6 +328,7 @@ impl<'a> Engine<'a> {
     fn serve_until(&mut self, until_ns: MonoNs) -> io::Result<()> {
         while monotonic() < until_ns {
             self.serve_ready(until_ns, false)?;
+            self.flush_fresh();
         }
         Ok(())
     }

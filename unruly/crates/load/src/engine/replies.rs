@@ -457,7 +457,10 @@ impl Engine<'_> {
             return;
         }
         // A closed loop asks again when it was answered, or when there is someone to ask.
-        let again_ns = self.links[link].retry_at_ns().unwrap_or_default();
+        let again_ns = match self.has_another(link) {
+            true => MonoNs(0),
+            false => self.links[link].retry_at_ns().unwrap_or_default(),
+        };
         let at_ns = again_ns.max(monotonic());
         self.ended.push((ended.session, at_ns, answered));
     }

@@ -1,8 +1,9 @@
 //! Requests of a store whose places have different keys: each goes to the place that has its key.
 
-use unruly_trace::Record;
+use unruly_trace::{ErrorKind, Record, Status};
 
 use super::Engine;
+use crate::link::Link;
 use crate::pending::Asked;
 use crate::work::Task;
 
@@ -25,13 +26,27 @@ impl Engine<'_> {
     pub(super) fn link_of(&mut self, first: usize, task: Option<&Task>) -> usize {
         let owner = self.owner_of(first, task);
         let count = self.links_of_client;
-        if count == 1 || self.links[owner].refuses().is_none() {
+        if count == 1 || self.is_there(owner) {
             return owner;
         }
         let turn = usize::try_from(self.next_request).unwrap_or(0);
         let mut others = (0..count).map(|step| first + (turn + step) % count);
         let open = others.find(|it| self.links[*it].is_open());
         open.unwrap_or(owner)
+    }
+
+    /// True if a place can be asked: its connection is open, or is made for the first time. One that was
+    /// lost and is being made again may lead to a host that is gone, and never answer.
+    fn is_there(&self, link: usize) -> bool {
+        let link = &self.links[link];
+        link.is_open() || (link.is_connecting() && link.made == 0)
+    }
+
+    /// True if a client with connections to several places has one that is open.
+    pub(super) fn has_another(&self, link: usize) -> bool {
+        let count = self.links_of_client;
+        let first = link / count * count;
+        count > 1 && self.links[first..first + count].iter().any(Link::is_open)
     }
 
     /// The same copy over another connection.
@@ -67,8 +82,9 @@ impl Engine<'_> {
         };
         let mut asked = self.over(asked, link);
         asked.announced = place.is_some();
-        if let Some(status) = self.links[link].refuses() {
-            let record = asked.record;
+        if !self.is_there(link) {
+            let absent = Status::Error(ErrorKind::Disconnected);
+            let (status, record) = (self.links[link].refuses().unwrap_or(absent), asked.record);
             return self.finish(Record { status, ..record }, &asked);
         }
         let session = self.pending.session_of(asked.group);

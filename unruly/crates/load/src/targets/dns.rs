@@ -28,6 +28,9 @@ const LENGTH_BYTES: usize = 2;
 /// Longest datagram that the client takes: it passes every usual network whole (RFC 9715).
 const DATAGRAM_BYTES: u16 = 1_232;
 
+/// Numbers that queries may have.
+const NUMBERS: usize = 1 << 16;
+
 /// Types of records that may be asked for, by their numbers.
 const TYPES: [(&str, u16); 14] = [
     ("A", 1),
@@ -237,19 +240,19 @@ struct Asked {
 }
 
 impl Asked {
-    /// Gives a request a number that no open one has; `None` if all are taken.
-    fn begin(&mut self, request: u64) -> Option<u16> {
-        if self.requests.len() > usize::from(u16::MAX) {
-            return None;
-        }
-        while self.requests.contains_key(&self.next) {
+    /// Gives a request a number that no open one has. If all are taken, it takes the next one, which the
+    /// oldest query has: the reply to that one is not expected any more.
+    fn begin(&mut self, request: u64) -> u16 {
+        while self.requests.len() < NUMBERS && self.requests.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        self.requests.insert(id, request);
+        if let Some(oldest) = self.requests.insert(id, request) {
+            self.ids.remove(&oldest);
+        }
         self.ids.insert(request, id);
-        Some(id)
+        id
     }
 
     /// Takes the request whose query has this number.
@@ -273,9 +276,7 @@ impl Target for Connection {
     }
 
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
-        let Some(id) = self.asked.begin(outgoing.request) else {
-            return;
-        };
+        let id = self.asked.begin(outgoing.request);
         // A name that random values made too long is not sent, and has no reply.
         let Some(message) = self.queries.message(id, outgoing.number) else {
             self.asked.forget(outgoing.request);
@@ -408,17 +409,18 @@ mod tests {
     }
 
     #[test]
-    fn no_two_open_queries_have_one_number() {
+    fn no_two_open_queries_have_one_number_until_all_are_taken() {
         let mut open = Asked::default();
-        let ids: Vec<_> = (0..=u64::from(u16::MAX))
-            .map(|request| open.begin(request))
-            .collect();
-        assert!(ids.iter().all(Option::is_some));
-        assert_eq!(open.begin(70_000), None);
+        let ids: Vec<u16> = (0..NUMBERS as u64).map(|it| open.begin(it)).collect();
+        assert_eq!(ids, (0..=u16::MAX).collect::<Vec<_>>());
         open.forget(5);
-        assert_eq!(open.begin(70_000), ids[5]);
+        assert_eq!(open.begin(70_000), 5);
+        // The next number is that of the oldest query after it.
+        assert_eq!(open.begin(70_001), 6);
+        open.forget(6);
+        assert_eq!(open.end(6), Some(70_001));
+        assert_eq!(open.end(6), None);
         assert_eq!(open.end(5), Some(70_000));
-        assert_eq!(open.end(5), None);
     }
 
     #[test]

@@ -166,6 +166,8 @@ pub(super) enum Escape {
     Body,
     /// As in a string of JSON.
     Json,
+    /// As in a field of a form, percent-encoded.
+    Form,
 }
 
 /// Whose values are written.
@@ -595,7 +597,7 @@ impl Escape {
 
     fn write(self, value: &str, out: &mut Vec<u8>) {
         match self {
-            Self::Url => {
+            Self::Url | Self::Form => {
                 for part in utf8_percent_encode(value, PLAIN) {
                     out.extend_from_slice(part.as_bytes());
                 }
@@ -660,6 +662,7 @@ mod tests {
         assert_eq!(written(text, Escape::Url, 0), "A%20%22b%22");
         assert_eq!(written(text, Escape::Url, 1), "C%26D");
         assert_eq!(written(text, Escape::Json, 0), "A \\\"b\\\"");
+        assert_eq!(written("a={data.city}&{b}", Escape::Form, 1), "a=C%26D&{b}");
         assert_eq!(written(text, Escape::Body, 0), "A \"b\"");
     }
 

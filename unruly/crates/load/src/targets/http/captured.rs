@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use regex_lite::Regex;
+use serde_json::value::RawValue;
 use unruly_plan::{Capture, Origin, Scenario, State};
 
 use super::super::DriverError;
@@ -145,16 +146,12 @@ impl Content {
         {
             return Err(lacks);
         }
-        let needs_json = |it: &Search| matches!(it.finder, Finder::Json(_));
-        let json = self.captures.iter().any(needs_json);
-        let json: Option<serde_json::Value> =
-            json.then(|| serde_json::from_str(&text).ok()).flatten();
         for search in &self.captures {
             let found = match &search.finder {
                 Finder::Header(name) => {
                     header(name).map(|it| String::from_utf8_lossy(it).trim().to_owned())
                 }
-                Finder::Json(path) => json.as_ref().and_then(|it| in_json(it, path)),
+                Finder::Json(path) => in_json(&text, path),
                 Finder::Regex(regex) => regex.captures(&text).and_then(|it| {
                     let group = it.get(1).or_else(|| it.get(0))?;
                     Some(group.as_str().to_owned())
@@ -201,17 +198,26 @@ fn search(state: &State, capture: &Capture, captured: &Captured) -> Result<Searc
     })
 }
 
-/// The text, number or truth at a path.
-fn in_json(value: &serde_json::Value, path: &[String]) -> Option<String> {
-    let found = path.iter().try_fold(value, |at, step| match at {
-        serde_json::Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        at => at.get(step),
-    })?;
-    match found {
-        serde_json::Value::String(text) => Some(text.clone()),
-        serde_json::Value::Number(number) => Some(number.to_string()),
-        serde_json::Value::Bool(truth) => Some(truth.to_string()),
-        _ => None,
+/// The text, number or truth at a path of a JSON text. A number has all the digits that it came with.
+fn in_json(text: &str, path: &[String]) -> Option<String> {
+    let mut at: &RawValue = serde_json::from_str(text).ok()?;
+    for step in path {
+        at = match at.get().as_bytes().first()? {
+            b'[' => {
+                let items: Vec<&RawValue> = serde_json::from_str(at.get()).ok()?;
+                *items.get(step.parse::<usize>().ok()?)?
+            }
+            b'{' => {
+                let fields: HashMap<String, &RawValue> = serde_json::from_str(at.get()).ok()?;
+                *fields.get(step)?
+            }
+            _ => return None,
+        };
+    }
+    match at.get().as_bytes().first()? {
+        b'"' => serde_json::from_str(at.get()).ok(),
+        b'[' | b'{' | b'n' => None,
+        _ => Some(at.get().to_owned()),
     }
 }
 
@@ -242,6 +248,17 @@ mod tests {
             ("v = \"json:o.list[1].id\"", json, "x y"),
             ("v = \"json:o.list.0.id\"", json, "7"),
             ("v = \"json:o.list[1].ok\"", json, "true"),
+            (
+                "v = \"json:o\"",
+                " {\"o\" : 123456789012345678901234567890 } ",
+                "123456789012345678901234567890",
+            ),
+            ("v = \"json:o\"", "{\"o\": 1.10}", "1.10"),
+            (
+                "v = \"json:o\"",
+                "{\"\\u006f\": \"\\u0041\", \"x\": \"o\"}",
+                "A",
+            ),
             ("v = \"header:location\"", "o", "/one"),
             ("v = 'regex:id=(\\d+)'", "to id=41 and id=42", "41"),
             ("v = 'regex:id=\\d+'", "to id=41", "id=41"),
@@ -266,6 +283,16 @@ mod tests {
             (
                 "v = \"json:o.list\"",
                 json,
+                "the reply to a has no v (json:o.list)",
+            ),
+            (
+                "v = \"json:o\"",
+                "{\"o\": 1} and more",
+                "the reply to a has no v (json:o)",
+            ),
+            (
+                "v = \"json:o.list\"",
+                "{\"o\": null}",
                 "the reply to a has no v (json:o.list)",
             ),
             (

@@ -93,13 +93,9 @@ impl Form {
         let default = Http::default();
         let http = store.http.as_ref().unwrap_or(&default);
         let password = settings.password.map(Secret::reveal);
-        let of_json = http.headers.iter().any(|(name, value)| {
-            name.eq_ignore_ascii_case("content-type") && value.to_ascii_lowercase().contains("json")
-        });
-        let escape = if of_json || store.url.is_grpc() {
-            Escape::Json
-        } else {
-            Escape::Body
+        let escape = match store.url.is_grpc() {
+            true => Escape::Json,
+            false => escape_of(http),
         };
         let body = http.body.as_deref().unwrap_or_default();
         let key = if http.prompt.is_some() {
@@ -336,6 +332,19 @@ impl Form {
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(body);
+    }
+}
+
+/// How values stand in a body of the type that its header names.
+fn escape_of(http: &Http) -> Escape {
+    let kind = http.headers.iter().find_map(|(name, value)| {
+        name.eq_ignore_ascii_case("content-type")
+            .then(|| value.to_ascii_lowercase())
+    });
+    match kind {
+        Some(kind) if kind.contains("json") => Escape::Json,
+        Some(kind) if kind.contains("x-www-form-urlencoded") => Escape::Form,
+        _ => Escape::Body,
     }
 }
 

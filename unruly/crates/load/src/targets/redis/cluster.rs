@@ -109,7 +109,7 @@ impl Cluster {
                 let own = owners.get_mut(first.parse().ok()?..=last.parse().ok()?)?;
                 own.fill(Some(nodes.len()));
             }
-            let (own, more) = address.split_once('@')?;
+            let (own, more) = address.split_once('@').unwrap_or((address, ""));
             let (own, port) = own.rsplit_once(':')?;
             let name = more.split(',').nth(1).filter(|it| !it.is_empty());
             nodes.push(Node {

@@ -321,16 +321,15 @@ pub(super) fn nesting(input: &[u8]) -> usize {
     let mut open: Vec<usize> = Vec::new();
     let (mut deepest, mut at) = (0, 0);
     while deepest <= NESTING_MAX {
-        let Some(length) = input[at..].iter().position(|byte| *byte == b'\n') else {
+        // As the decoder does it: a line ends with both signs, and a count may have one of its own.
+        let Some(length) = input[at..].windows(2).position(|it| it == b"\r\n") else {
             break;
         };
         let line = &input[at..at + length];
-        at += length + 1;
+        at += length + 2;
         let count = std::str::from_utf8(line.get(1..).unwrap_or_default());
-        let count = count
-            .ok()
-            .and_then(|it| it.trim_end().parse::<usize>().ok());
-        match (line.first(), count) {
+        let count = count.ok().and_then(|it| it.parse::<isize>().ok());
+        match (line.first(), count.and_then(|it| usize::try_from(it).ok())) {
             (Some(b'*'), Some(count)) if count > 0 => {
                 open.push(count);
                 deepest = deepest.max(open.len());
@@ -404,6 +403,23 @@ mod tests {
         assert_eq!(nesting("*0\r\n".repeat(20).as_bytes()), 0);
         assert_eq!(nesting("*1\r\n:1\r\n".repeat(20).as_bytes()), 1);
         assert_eq!(nesting(b"*1\r\n$12\r\n*1\r\n*1\r\n*1\r\n\r\n"), 1);
+        // A line ends with both of its signs, and a text of no bytes has them too.
+        for beginning in ["*2\r\n+x\n+y\r\n", "*2\r\n$-0\r\n\r\n", "*2\r\n$-1\r\n"] {
+            let deep = beginning.to_owned() + &"*1\r\n".repeat(30_000);
+            assert!(nesting(deep.as_bytes()) > NESTING_MAX, "{beginning:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_was_sent_here_is_announced_and_the_reply_to_that_is_no_answer() {
+        let (mut target, _) = target_of(PLAIN);
+        reply(target.as_mut(), b"+PONG\r\n");
+        let mut announced = Vec::new();
+        target.announce(&mut announced);
+        assert_eq!(announced, b"*1\r\n$6\r\nASKING\r\n");
+        asked(target.as_mut(), 4, READ);
+        assert_eq!(reply(target.as_mut(), b"+OK\r\n"), (GREETING, Answer::Done));
+        assert_eq!(reply(target.as_mut(), b"$-1\r\n"), (4, Answer::Missing));
     }
 
     #[test]

@@ -440,6 +440,78 @@ mod tests {
         packet_with(0, &body)
     }
 
+    /// The first word of a server that speaks TLS and likes the newer plugin.
+    fn hello_with_tls() -> Vec<u8> {
+        let mut body = b"\x0a8.0.36\0\x01\0\0\0abcdefgh\0\0\x08".to_vec();
+        body.extend_from_slice(&[0; 16]);
+        body.extend_from_slice(b"ijklmnopqrst\0caching_sha2_password\0");
+        packet_with(0, &body)
+    }
+
+    fn secure_connection() -> Box<dyn Target> {
+        let lines = LINES.replace("/d\"", "/d?tls=true\"\ninsecure = true");
+        let driver = driver_of(&lines, Some("secret")).expect("a driver");
+        let mut target = driver.target(0);
+        target.greet(&mut Vec::new());
+        target
+    }
+
+    #[test]
+    fn a_login_by_tls_is_announced_in_the_clear_and_sent_afterwards() {
+        let mut target = secure_connection();
+        assert!(!hear(target.as_mut(), &hello_with_tls()));
+        let (announced, _) = said(target.as_mut());
+        // Length 32, packet 1, and the flag of TLS among the capabilities.
+        assert_eq!(
+            (announced.len(), &announced[..4]),
+            (36, &b"\x20\0\0\x01"[..])
+        );
+        assert_eq!(announced[5] & 0x08, 0x08);
+        assert!(target.wants_tls());
+        target.tls_began();
+        assert!(!target.wants_tls());
+        let (login, _) = said(target.as_mut());
+        assert_eq!((login[3], login[5] & 0x08), (2, 0x08));
+        assert!(login.windows(2).any(|it| it == b"u\0"));
+        // The server wants the password itself.
+        assert!(!hear(target.as_mut(), &packet_with(3, b"\x01\x04")));
+        assert_eq!(said(target.as_mut()).0, packet_with(4, b"secret\0"));
+    }
+
+    #[test]
+    fn without_tls_the_password_itself_is_never_sent() {
+        let mut target = connection();
+        assert!(!hear(target.as_mut(), &hello_with_tls()));
+        let (login, _) = said(target.as_mut());
+        assert!(!login.windows(6).any(|it| it == b"secret"));
+        let asked = packet_with(2, b"\x01\x04");
+        let refused = target
+            .decode(&asked)
+            .expect("a packet")
+            .expect("a whole one");
+        assert!(matches!(
+            refused.answer,
+            Answer::Failed(ErrorKind::Denied, _)
+        ));
+        assert_eq!(said(target.as_mut()).0, b"");
+    }
+
+    #[test]
+    fn a_server_without_tls_gets_no_login_where_tls_was_asked_for() {
+        let mut target = secure_connection();
+        let first = hello();
+        let refused = target
+            .decode(&first)
+            .expect("a packet")
+            .expect("a whole one");
+        assert!(matches!(
+            refused.answer,
+            Answer::Failed(ErrorKind::Denied, _)
+        ));
+        assert!(!target.wants_tls());
+        assert_eq!(said(target.as_mut()).0, b"");
+    }
+
     fn connection() -> Box<dyn Target> {
         let mut target = driver_of(LINES, Some("secret"))
             .expect("a driver")
