@@ -185,4 +185,5 @@ def test_a_server_that_is_no_cluster_is_refused_before_the_run(tmp_path: Path) -
     assert "leave out cluster=true" in said
     absent = refused(tmp_path, f"redis://{HOST}:{port}?cluster=true")
     assert "nothing listens there" in absent
+    assert "is it running, and are the port" in absent
     assert "cluster is" in refused(tmp_path, f"redis://{HOST}:{port}?cluster=yes")

@@ -16,7 +16,7 @@ use unruly_trace::monotonic;
 
 use super::super::{DriverError, Protocol, Settings, places_by};
 use super::{NESTING_MAX, PORT, WANTED, command, failure, nesting};
-use crate::introduction::Conversation;
+use crate::introduction::{Conversation, IntroductionError};
 use crate::link::Place;
 use crate::target::{Answer, GREETING, Incoming, Outgoing, ProtocolError, Target};
 use crate::targets::Route;
@@ -78,10 +78,10 @@ impl Cluster {
                     let places = cluster.places_of_nodes(settings)?;
                     return Ok((Arc::new(cluster), places));
                 }
-                Err(words) => failed = Some(words),
+                Err(error) => failed = Some(error),
             }
         }
-        Err(wrong(failed.unwrap_or_else(|| "it has no host".to_owned())))
+        Err(failed.unwrap_or_else(|| wrong("it has no host".to_owned())))
     }
 
     /// The cluster that a reply to `CLUSTER NODES` describes; `None` if it describes none. Each line is
@@ -182,6 +182,15 @@ fn wrong(wrong: String) -> DriverError {
     )
 }
 
+fn absent(error: &IntroductionError) -> DriverError {
+    DriverError::new(
+        "url",
+        error.what(),
+        "wanted a node of a Redis Cluster",
+        "is it running, and are the port and the password right?",
+    )
+}
+
 /// The bytes that a connection begins with, and how many replies they have.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Greeting {
@@ -201,23 +210,26 @@ fn describe(
     place: &Place,
     settings: &Settings<'_>,
     greeting: &Greeting,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, DriverError> {
     let until_ns = monotonic() + settings.timeout_ns;
     let asking = Asking {
         greeting: greeting.clone(),
         left: 0,
     };
     let met = Conversation::open(place, Box::new(asking), until_ns);
-    let mut conversation = met.map_err(|error| error.what())?;
+    let mut conversation = met.map_err(|error| absent(&error))?;
     conversation.say(|_, out| {
         command(out, &["CLUSTER", "NODES"]);
         true
     });
     let heard = conversation.hear(until_ns, |incoming, bytes| match incoming.answer {
-        Answer::Failed(_, words) => Err(format!("{place}: {}", String::from_utf8_lossy(words))),
+        Answer::Failed(_, words) => {
+            let words = String::from_utf8_lossy(words);
+            Err(wrong(format!("{place}: {words}")))
+        }
         _ => Ok(bytes.to_vec()),
     });
-    heard.map_err(|error| error.what())?
+    heard.map_err(|error| absent(&error))?
 }
 
 /// A connection on which a node describes its cluster.
