@@ -11,11 +11,12 @@ from explained import assert_like_its_example
 from synthetic import Segments, write_run
 from unruly.base.context import lay_out
 from unruly.output.verdict import verdict
+from unruly.tables import requests as request_tables
 from unruly.tables import spans as span_tables
 from unruly.topics.parts import tables as part_tables
 from unruly.topics.parts.model import parts_of
 
-RAISED_BY_PARTS = {"opens-connections"}
+RAISED_BY_PARTS = {"opens-connections", "generator-reads-late"}
 CONNECT_NS, TLS_NS = 200_000, 1_000_000
 EVERY = 3
 
@@ -103,9 +104,16 @@ FIRST_NS, GAP_NS = 50_000_000, 10_000_000
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """A run whose replies had four tokens each; those of every fifth are twice as far apart."""
+    return analyse(streamed(tmp_path_factory.mktemp("tokens") / "run"))
+
+
+def streamed(path, delays=()):
+    """A run whose replies had four tokens each; those of every fifth are twice as far apart.
+
+    ``delays``: of every how many requests the second token was read how late, ns.
+    """
     path = write_run(
-        tmp_path_factory.mktemp("tokens") / "run",
+        path,
         kind="drive", agents=1, ops=("chat",), rate_hz=50, duration_s=60, warmup_s=5,
     )  # fmt: skip
     requests = duckdb.sql(
@@ -120,12 +128,18 @@ def tokens(tmp_path_factory):
         f" {first} + {place + 1} * gap as ended_ns"
         for place in range(3)
     ]
-    union = " union all ".join(f"{part} from requests" for part in parts)
+    queries = [f"{part} from requests" for part in parts]
+    queries += [
+        f"select *, 'read delay' as layer, {first} + gap - {delay} as started_ns,"
+        f" {first} + gap as ended_ns from requests where request % {every} = 1"
+        for every, delay in delays
+    ]
+    union = " union all ".join(queries)
     spans = requests.query("requests", f"select * exclude (intended_ns, gap) from ({union})")
     segments = Segments(path, unruly.open_run(path).id, "synthetic")
     segments.count = 1000
     segments.write("spans", spans.to_arrow_table())
-    return analyse(path)
+    return path
 
 
 def test_the_first_token_counts_from_the_schedule_and_each_other_from_the_one_before_it(tokens):
@@ -141,6 +155,50 @@ def test_the_verdict_has_a_line_for_each(tokens):
     assert "first token: p50 50 ms" in said
     assert "gap between tokens: p50 10 ms" in said
     assert not {it.code for it in tokens.findings} & RAISED_BY_PARTS
+
+
+@pytest.mark.parametrize(
+    ("every", "delay_ns", "severity"),
+    [
+        (20, 11_000_000, "spoils"),
+        (100, 11_000_000, "warns"),
+        (700, 11_000_000, "informs"),
+        (20, 9_900_000, None),
+    ],
+)
+def test_tokens_that_waited_unread_are_told_apart_from_those_of_the_server(
+    every, delay_ns, severity, tmp_path
+):
+    found = analyse(streamed(tmp_path / "run", [(every, delay_ns)]))
+    (tokens,) = (it for it in found.self_distrust.unread if it.what == "tokens")
+    measured = sum(it.n for it in found.cells if it.latency == "response" and it.op == "chat")
+    assert tokens.n == 4 * measured
+    assert tokens.longest_ns == delay_ns
+    raised = [it for it in found.findings if it.code == "generator-reads-late"]
+    assert [it.severity for it in raised] == ([severity] if severity else [])
+    assert tokens.share == pytest.approx(1 / every / 4 if severity else 0, rel=0.3)
+    assert found.trustworthy == (severity != "spoils")
+    for finding in raised:
+        assert_like_its_example(finding)
+
+
+def test_a_delay_of_less_than_half_of_the_time_is_no_late_read():
+    delays = ibis.memtable({"response": [30e6, 30e6, 15e6, 18e6], "delay": [14e6, 16e6, 9e6, 0.0]})
+    (row,) = request_tables.unread(delays, 10e6).execute().to_dict("records")
+    assert row == {"n": 4, "late": 1, "longest": 16e6}
+
+
+def test_a_reply_waits_from_the_stamp_of_the_kernel_on():
+    rows = ibis.memtable(
+        {
+            "ok": [True, True, False],
+            "kernel_received_ns": [5, None, 5],
+            "received_ns": [25, 30, 40],
+            "response": [20.0, 30.0, 40.0],
+        }
+    )
+    found = request_tables.read_delays(rows).execute().to_dict("records")
+    assert found == [{"response": 20.0, "delay": 20.0}]
 
 
 def test_the_tokens_of_a_request_that_was_tried_again_are_those_of_its_last_try():

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from house import Measured, call
 from llm_house import Model, llm
 from test_https import drive, refused, statuses
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from house import Measured
 
 STALL_S = 0.2
 
@@ -46,8 +46,38 @@ def test_the_gaps_between_tokens_are_those_of_the_server(tmp_path: Path) -> None
     first = spans(run, "first token")
     assert len(first) == 60
     assert first[0] > 0.03e9
-    layers = {it["layer"]: it["n"] for it in run.verdict()["parts"]["layers"]}
+    verdict = run.verdict()
+    layers = {it["layer"]: it["n"] for it in verdict["parts"]["layers"]}
     assert layers == {"connect": 2, "first token": 60, "token": 60 * 9}
+    # The generator was there while the server stalled.
+    (tokens,) = (it for it in verdict["self_distrust"]["unread"] if it["what"] == "tokens")
+    assert tokens["n"] == 60 * 10
+    assert tokens["longest_ns"] < STALL_S * 0.5e9
+
+
+def test_tokens_that_a_stopped_generator_reads_late_are_its_own_and_not_the_servers(
+    tmp_path: Path,
+) -> None:
+    plan = tmp_path / "plan.toml"
+    model = Model(tokens=20, pause=lambda *_: 0.01)
+    with llm(model) as place:
+        plan.write_text(
+            f'name = "late"\n[run]\nduration = "3s"\nwarmup = "0s"\n[drive]\n'
+            f'url = "openai://{place}/v1"\nprompt = "hi"\nclients = 4\n'
+            '[[fault]]\nkind = "stop"\nprocess = "drive-0"\nat = "1s"\nduration = "600ms"\n'
+        )
+        said = call("run", plan, "-q", "-o", tmp_path / "out")
+    assert said.returncode in (0, 1), said.stderr
+    run = Measured(tmp_path / "out")
+    sent = [later - at for own in model.sent_ns for at, later in pairwise(own)]
+    assert max(sent) < 0.5e9, "the server itself was stopped"
+    assert max(spans(run, "token")) > 0.5e9
+    verdict = run.verdict()
+    unread = {it["what"]: it for it in verdict["self_distrust"]["unread"]}
+    assert 1 <= unread["tokens"]["late"] < unread["tokens"]["n"] / 2
+    assert 0.5e9 < unread["tokens"]["longest_ns"] <= max(spans(run, "token"))
+    (found,) = (it for it in verdict["findings"] if it["code"] == "generator-reads-late")
+    assert found["severity"] in ("informs", "warns", "spoils")
 
 
 def test_goodput_counts_the_replies_that_met_each_limit(tmp_path: Path) -> None:

@@ -118,7 +118,12 @@ impl Poller {
             self.arm(until_ns)?;
             EpollTimeout::NONE
         };
-        let count = match self.epoll.wait(&mut self.events, timeout) {
+        let mut waited = self.epoll.wait(&mut self.events, timeout);
+        // A process that was stopped and goes on has missed what came meanwhile: it looks again.
+        if waited == Err(Errno::EINTR) {
+            waited = self.epoll.wait(&mut self.events, EpollTimeout::ZERO);
+        }
+        let count = match waited {
             Ok(count) => count,
             Err(Errno::EINTR) => 0,
             Err(errno) => return Err(errno.into()),

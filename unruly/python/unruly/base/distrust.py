@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from unruly.base.model import Conservation, SelfDistrust
+from unruly.base.context import SENDERS
+from unruly.base.model import Conservation, SelfDistrust, Unread
 from unruly.base.quantiles import oversized
 from unruly.errors import TraceError
 from unruly.run import WHOLE
 from unruly.tables import fetch, inline
 from unruly.tables import requests as request_tables
 from unruly.tables import resources as resource_tables
+from unruly.tables import spans as span_tables
 from unruly.tables.selection import exact_quantiles
 
 if TYPE_CHECKING:
     import ibis
 
     from unruly.base.context import Context
+    from unruly.base.model import What
     from unruly.run import Run
 
 STATUSES = (
@@ -136,7 +139,28 @@ def self_distrust(context: Context) -> SelfDistrust:
         throttled=fetch(resource_tables.held_back(resources)),
         fell_behind=fell_behind(context, lag.get("max", 0.0)),
         late_share=late,
+        unread=() if context.empty else _unread(context),
     )
+
+
+def _unread(context: Context) -> tuple[Unread, ...]:
+    """How late the load generator of a drive read what it received."""
+    if {str(it.get("kind")) for it in context.processes} & set(SENDERS) != {"drive"}:
+        return ()
+    found: list[tuple[What, ibis.Table]] = [("replies", request_tables.read_delays(context.rows))]
+    if context.run.segments.get("spans", 0) > 0:
+        spans = context.run.spans
+        read_delays = span_tables.read_delays
+        found += [
+            ("tokens", read_delays(spans, context.rows, span_tables.TOKENS)),
+            ("messages", read_delays(spans, context.rows, span_tables.MESSAGES)),
+        ]
+    counted = []
+    for what, delays in found:
+        row = fetch(request_tables.unread(delays, SEND_LAG_LIMIT_NS)).to_dict("records")[0]
+        if row["n"]:
+            counted.append(Unread(what, int(row["n"]), int(row["late"]), float(row["longest"])))
+    return tuple(counted)
 
 
 def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:

@@ -261,6 +261,32 @@ class SelfDistrust(Shown):
     late_share: float | None = None
     """Share of all rows, failed ones included, that were sent more than 10 ms late, where that is
     more than half of the response time (or there is none). None when no send delay is known."""
+    unread: tuple[Unread, ...] = ()
+    """What the load generator of a drive may have read late. Empty where no kernel stamped a reply
+    and no reply was streamed, and in a group, where reading is work of the system."""
+
+
+What = Literal["replies", "tokens", "messages"]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Replies, or tokens and messages of streamed replies, that the load generator read.
+
+    ``late`` are those that waited unread for more than 10 ms and for more than half of their time:
+    that of a reply from its scheduled time, that of a token from the one before it. ``longest_ns``
+    is the longest delay of all.
+    """
+
+    what: What
+    n: Count
+    late: Count
+    longest_ns: float
+
+    @property
+    def share(self) -> float:
+        """Share that was read late."""
+        return self.late / self.n
 
 
 @dataclass(frozen=True)

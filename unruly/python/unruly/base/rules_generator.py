@@ -1,4 +1,4 @@
-"""The rule about the load generator: requests that it sent late, and the rate that it reached."""
+"""Rules about the load generator: requests that it sent late, and replies that it read late."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unruly.base import context, distrust
 from unruly.base.distrust import SEND_LAG_LIMIT_NS
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
-from unruly.quantity import duration, percent, rate
+from unruly.quantity import count, duration, percent, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 TAIL_EXPLAINED_LIMIT: Final = 0.10
 LATE_LIMIT: Final = 0.01
 """Of all rows: the slowest percent would be the load generator's own."""
+RARE: Final = 0.001
 BUSY: Final = 0.25
 """Of the time some task of the host waited for a CPU."""
+MORE_ROOM: Final = "Give the load generator a CPU of its own, or lower the rate."
 
 
 def stalled(analysis: Analysis) -> Iterator[Finding]:
@@ -122,17 +124,79 @@ def _step(analysis: Analysis) -> str:
             f"Ask for less than {sent}, or use more clients: one that waits for each reply cannot "
             "send faster."
         )
-    if (doubt.psi_cpu_share or 0.0) > BUSY:
-        share = percent(doubt.psi_cpu_share)
-        return (
-            f"The CPUs of this host were short {share} of the time: stop other programs, or "
-            "measure from another host."
-        )
-    return "Give the load generator a CPU of its own, or lower the rate."
+    return _room(doubt) or MORE_ROOM
+
+
+def _room(doubt: SelfDistrust) -> str:
+    """Return what helps where the host is busy; empty where it is not."""
+    if (doubt.psi_cpu_share or 0.0) <= BUSY:
+        return ""
+    share = percent(doubt.psi_cpu_share)
+    return (
+        f"The CPUs of this host were short {share} of the time: stop other programs, or "
+        "measure from another host."
+    )
+
+
+def reads_late(analysis: Analysis) -> Iterator[Finding]:
+    """The load generator read replies or tokens late.
+
+    Example: the load generator read 4 % of the tokens late, up to 0.3 s after they may have come
+
+    Raised: In a run of `unruly drive` or of a store, a reply waited unread for more than
+    {distrust.SEND_LAG_LIMIT_NS:duration}, and for more than half of its response time. The kernel
+    stamps a reply when its last bytes come. A token or a message of a streamed reply counts the
+    same way, with half of the time from the one before it. There the load generator knows when it
+    last looked at its connections, and the token may have come at any time since: its delay is an
+    upper limit. The finding **spoils** the run if more than {LATE_LIMIT:percent} of the replies, of
+    the tokens or of the messages were read late. It **warns** if more than {RARE:percent} were, and
+    **informs** otherwise.
+
+    Means: The load generator was stopped, preempted, held back by a CPU limit or busy with other
+    replies. The latencies and gaps contain time that the server did not cause. A token after a long
+    gap of that kind has a gap that is too short.
+
+    Next: On a busy host, stop other programs or measure from another host. Otherwise give the load
+    generator a CPU of its own, or lower the rate.
+
+    Numbers: `self_distrust.unread[]` in `summary.json`.
+    """
+    late = [it for it in analysis.self_distrust.unread if it.late]
+    if not late:
+        return
+    most = max(late, key=lambda it: it.share)
+    severity: Severity = "informs"
+    if most.share > LATE_LIMIT:
+        severity = "spoils"
+    elif most.share > RARE:
+        severity = "warns"
+    others = "".join(
+        f" {count(it.late)} of {count(it.n)} {it.what} as well." for it in late if it is not most
+    )
+    yield Finding(
+        "generator-reads-late",
+        "trust",
+        severity,
+        3,
+        f"the load generator read {percent(most.share)} of the {most.what} late, up to "
+        f"{duration(most.longest_ns)} after they may have come",
+        f"{count(most.late)} of {count(most.n)} {most.what} waited unread for more than "
+        f"{duration(SEND_LAG_LIMIT_NS)} and for more than half of their time.{others} That time is "
+        "in their latency, but it is that of the load generator, not of the server.",
+        {
+            "what": most.what,
+            "n": most.n,
+            "late": most.late,
+            "share": most.share,
+            "longest_ns": most.longest_ns,
+        },
+        _room(analysis.self_distrust) or MORE_ROOM,
+    )
 
 
 RULES: Final = (
     Rule(
         "generator-stalled", "trust", ("spoils", "warns", "informs"), stalled, (context, distrust)
     ),
+    Rule("generator-reads-late", "trust", ("spoils", "warns", "informs"), reads_late, (distrust,)),
 )

@@ -96,6 +96,14 @@ def self_table(view: View) -> Table:
             f"of {format.plural(d.tail_rows, 'reply', 'replies')} beyond the p99",
             "no replies beyond the p99",
         ),
+        *(
+            row(
+                f"{it.what} read late",
+                format.share(it.share),
+                f"of {format.count(it.n)}; the longest wait was {format.duration(it.longest_ns)}",
+            )
+            for it in d.unread
+        ),
         row("replies stamped by the kernel", format.share(d.kernel_stamp_share), "client side"),
         row(
             "requests stamped by the kernel",

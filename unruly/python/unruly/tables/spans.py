@@ -10,10 +10,14 @@ if TYPE_CHECKING:
     from ibis.expr.types import Table
 
 OPENING: Final = ("connect", "tls")
-STREAMED: Final = ("first token", "token", "first message", "message")
+TOKENS: Final = ("first token", "token")
+MESSAGES: Final = ("first message", "message")
+STREAMED: Final = (*TOKENS, *MESSAGES)
 """Those of a reply that comes piece by piece."""
 LAYERS: Final = (*OPENING, *STREAMED)
-"""The layers that the load generator writes, in their order."""
+"""The parts of requests that the load generator writes, in their order."""
+READ_DELAY: Final = "read delay"
+"""A token or a message that may have waited unread; it ends when that part ends."""
 REQUEST: Final = ("cell", "repeat", "client", "request")
 
 
@@ -32,4 +36,21 @@ def parts(spans: Table, rows: Table, *, retried: bool) -> Table:
     return known.mutate(
         response=(known.ended_ns - known.started_ns).cast("float64"),
         ok=ibis.literal(True),
+    )
+
+
+def read_delays(spans: Table, rows: Table, layers: tuple[str, ...]) -> Table:
+    """Return some parts of the replies of `rows`, and how long each may have waited unread.
+
+    Columns: ``response`` (as in `parts`) and ``delay`` (ns, 0 where the load generator was there).
+    """
+    own = spans.semi_join(rows, REQUEST)
+    pieces = own.filter(own.layer.isin(layers))
+    late = own.filter(own.layer == READ_DELAY)
+    keys = (*REQUEST, "attempt", "ended_ns")
+    held = late.select(*keys, since_ns=late.started_ns)
+    joined = pieces.left_join(held, keys)
+    return joined.select(
+        response=(joined.ended_ns - joined.started_ns).cast("float64"),
+        delay=(joined.ended_ns - joined.since_ns).fill_null(0).cast("float64"),
     )

@@ -10,6 +10,7 @@
 
 mod lanes;
 mod links;
+mod looks;
 mod replies;
 mod retries;
 mod routes;
@@ -33,6 +34,7 @@ use crate::source::{Due, Source};
 use crate::target::{Operation, Outgoing, Target};
 use crate::work::Work;
 use lanes::{Lane, Pool, lanes};
+use looks::Looks;
 use retries::Retries;
 
 /// Age at which an open copy is noted in the spool, so that a crash does not lose it.
@@ -142,6 +144,9 @@ pub enum Layer {
     FirstMessage,
     /// Another message of a streamed reply came, counted from the one before it.
     Message,
+    /// A token or a message was read, counted from when the load generator last looked, which is more
+    /// than a millisecond before: it may have come at any time in between.
+    ReadDelay,
 }
 
 impl Layer {
@@ -155,6 +160,7 @@ impl Layer {
             Self::Token => "token",
             Self::FirstMessage => "first message",
             Self::Message => "message",
+            Self::ReadDelay => "read delay",
         }
     }
 }
@@ -221,6 +227,7 @@ pub struct Engine<'a> {
     pending: Pending,
     retries: Retries,
     poller: Poller,
+    looks: Looks,
     scratch: Vec<u8>,
     control_space: Vec<u8>,
     next_request: u64,
@@ -274,6 +281,7 @@ impl<'a> Engine<'a> {
             pools,
             stirred: false,
             peers,
+            looks: Looks::new(targets.iter().any(|it| it.reports_parts())),
             targets,
             parked: Vec::new(),
             links_of_client: work.as_ref().map_or(1, Work::links_of_client),
@@ -442,7 +450,8 @@ impl<'a> Engine<'a> {
         {
             until_ns = until_ns.min(at_ns);
         }
-        if until_ns - now_ns > RECEIVE_CALM && self.waits_for_one_link() {
+        if until_ns - now_ns > RECEIVE_CALM && self.waits_for_one_link() && !self.looks.are_wanted()
+        {
             self.read_link(0, true);
             return Ok(false);
         }
@@ -452,7 +461,14 @@ impl<'a> Engine<'a> {
 
     /// Waits for connections that are ready, at most until an instant, and serves them. Returns whether
     /// it was woken for control.
-    fn serve_ready(&mut self, until_ns: MonoNs, spin: bool) -> io::Result<bool> {
+    fn serve_ready(&mut self, mut until_ns: MonoNs, spin: bool) -> io::Result<bool> {
+        let began_ns = if self.looks.are_wanted() {
+            let began_ns = monotonic();
+            until_ns = self.looks.until(began_ns, until_ns);
+            began_ns
+        } else {
+            MonoNs(0)
+        };
         let mut ready = [(0_u64, false, false); 64];
         let mut count = 0;
         // What does not fit here is still ready at the next call: the poller is level-triggered.
@@ -464,6 +480,9 @@ impl<'a> Engine<'a> {
                     count += 1;
                 }
             })?;
+        if self.looks.are_wanted() {
+            self.looks.returned(began_ns, until_ns, monotonic());
+        }
         for (token, readable, writable) in ready.into_iter().take(count) {
             let link = usize::try_from(token).unwrap_or(usize::MAX);
             if link < self.links.len() {

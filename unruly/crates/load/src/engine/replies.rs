@@ -286,14 +286,22 @@ impl Engine<'_> {
             None => (first, asked.intended_ns),
             Some(before_ns) => (other, before_ns),
         };
-        self.live.parts.push(Part {
+        let part = |layer, since_ns| Part {
             server: asked.record.server,
             request: asked.record.request,
             attempt: asked.record.attempt,
             layer,
             started_ns: self.clock.column(since_ns),
             ended_ns: self.clock.column(received_ns),
-        });
+        };
+        self.live.parts.push(part(layer, since_ns));
+        // Another one of the same look has not waited longer than the one before it.
+        if since_ns < received_ns
+            && let Some(absent_ns) = self.looks.absent_since(received_ns)
+        {
+            let delay = part(Layer::ReadDelay, absent_ns.max(since_ns));
+            self.live.parts.push(delay);
+        }
     }
 
     /// A copy was answered.

@@ -463,6 +463,10 @@ impl Target for Streams {
         true
     }
 
+    fn reports_parts(&self) -> bool {
+        self.exchange.reports_messages()
+    }
+
     fn drain(&mut self, out: &mut Vec<u8>) -> Option<u64> {
         let before = out.len();
         self.pipe.take(out);
