@@ -119,7 +119,7 @@ impl Poller {
             EpollTimeout::NONE
         };
         let mut waited = self.epoll.wait(&mut self.events, timeout);
-        // A process that was stopped and goes on has missed what came meanwhile: it looks again.
+        // A process that was stopped and goes on has not seen its sockets: it looks again.
         if waited == Err(Errno::EINTR) {
             waited = self.epoll.wait(&mut self.events, EpollTimeout::ZERO);
         }

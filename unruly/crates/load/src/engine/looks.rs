@@ -1,10 +1,10 @@
 //! When the load generator last looked at its connections.
 //!
-//! A token that waited unread was not late by the server's doing. First, while replies in parts are
-//! expected, the engine waits for at most a few milliseconds at a time. A return that is later than
-//! that shows that the thread was stopped, preempted or throttled. Second, work between two looks
-//! counts as well, where bytes were ready as soon as it was over. The kernel's stamps cannot say
-//! this: it joins the bytes of several tokens, and keeps the stamp of the last ones.
+//! A token that waited unread is late, but the server did not delay it. First, while replies in parts
+//! are expected, the engine waits for at most a few milliseconds at a time. A return that is later
+//! than that shows that the thread was stopped, preempted or throttled. Second, work between two
+//! looks counts as well, where bytes were ready as soon as it was over. The kernel's stamps cannot
+//! say this: it joins the bytes of several tokens, and keeps the stamp of the last ones.
 
 use unruly_trace::{DurationNs, MonoNs};
 
