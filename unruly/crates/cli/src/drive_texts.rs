@@ -10,7 +10,7 @@ const MESSAGES: &str = "Messages";
 /// The flags.
 #[derive(Debug, Args)]
 pub(crate) struct TextArguments {
-    /// Text of every request (tcp and tls only), such as "GET {random:1..1000}"; {data.COLUMN},
+    /// Text of every request (tcp, tls and kafka only), such as "GET {random:1..1000}"; {data.COLUMN},
     /// {uuid} and {sequence} stand for a value of each request
     #[arg(long, value_name = "TEXT", help_heading = MESSAGES, allow_hyphen_values = true)]
     message: Option<String>,

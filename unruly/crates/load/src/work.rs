@@ -114,11 +114,14 @@ impl Work {
         self.route.as_ref().map_or(1, |it| it.places())
     }
 
-    /// The place that has the key of a task, where places have different keys.
-    pub(crate) fn place(&mut self, task: &Task) -> Option<usize> {
+    /// The place that has the key of a task or takes this request, where places differ.
+    pub(crate) fn place(&mut self, task: &Task, request: u64) -> Option<usize> {
         let route = self.route.as_ref()?;
-        name_of(task.key?, &mut self.key);
-        Some(route.place(&self.key))
+        let key = task.key.map(|key| {
+            name_of(key, &mut self.key);
+            self.key.as_str()
+        });
+        Some(route.place(key, request))
     }
 
     /// First of all every key is written once. Returns how many there are.

@@ -279,7 +279,7 @@ fn message(section: &Section<'_>, url: &Url) -> Result<Option<Message>, PlanErro
     if section.has(key.name) && (url.is_dns() || !url.has_messages()) {
         return refuse(
             key.name,
-            "must be left out: only a tcp:// or tls:// URL has it",
+            "must be left out: only a tcp://, tls:// or kafka:// URL has it",
         );
     }
     if !url.has_messages() {

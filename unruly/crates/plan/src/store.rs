@@ -88,6 +88,8 @@ impl Store {
         if self.message.is_some() {
             let name = if self.url.is_dns() {
                 "query"
+            } else if self.url.is_kafka() {
+                "produce"
             } else {
                 "request"
             };

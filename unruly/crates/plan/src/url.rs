@@ -204,10 +204,16 @@ impl Url {
         self.scheme == "dns"
     }
 
+    /// True if records are written to a topic of Kafka.
+    #[must_use]
+    pub fn is_kafka(&self) -> bool {
+        matches!(self.scheme.as_str(), "kafka" | "kafkas")
+    }
+
     /// True if every request is one message of a form that the plan gives.
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        matches!(self.scheme.as_str(), "tcp" | "tls") || self.is_dns()
+        matches!(self.scheme.as_str(), "tcp" | "tls") || self.is_kafka() || self.is_dns()
     }
 
     /// True if requests may name keys of ours.
@@ -222,7 +228,15 @@ impl Url {
     /// True if the connections speak TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        let secure = ["https", "openais", "grpcs", "rediss", "memcacheds", "tls"];
+        let secure = [
+            "https",
+            "openais",
+            "grpcs",
+            "rediss",
+            "memcacheds",
+            "tls",
+            "kafkas",
+        ];
         let agreed = self.is_sql() && self.option("tls") == Some("true");
         secure.contains(&self.scheme.as_str()) || agreed
     }

@@ -516,7 +516,7 @@ impl<'a> Engine<'a> {
         };
         let group = self.pending.open_group(due.links.len(), due.level, session);
         for &link in &due.links {
-            let link = self.link_of(link * self.links_of_client, task.as_ref());
+            let link = self.link_of(link * self.links_of_client, task.as_ref(), request);
             let record = Record {
                 intended_ns: self.clock.column(due.intended_ns),
                 request,

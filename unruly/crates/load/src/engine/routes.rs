@@ -11,11 +11,11 @@ use crate::work::Task;
 pub(super) const MOVES_MAX: u8 = 5;
 
 impl Engine<'_> {
-    /// The connection to the place that has the key of a task, among those of a client, of which
-    /// `first` is the first one.
-    fn owner_of(&mut self, first: usize, task: Option<&Task>) -> usize {
+    /// The connection to the place that has the key of a task or takes this request, among those of a
+    /// client, of which `first` is the first one.
+    fn owner_of(&mut self, first: usize, task: Option<&Task>, request: u64) -> usize {
         let place = match (&mut self.work, task) {
-            (Some(work), Some(task)) => work.place(task),
+            (Some(work), Some(task)) => work.place(task, request),
             _ => None,
         };
         first + place.unwrap_or(0)
@@ -23,8 +23,8 @@ impl Engine<'_> {
 
     /// The connection that a task is sent over. While the place that has its key is down, any other one
     /// may know who has it by now; they are asked in turn.
-    pub(super) fn link_of(&mut self, first: usize, task: Option<&Task>) -> usize {
-        let owner = self.owner_of(first, task);
+    pub(super) fn link_of(&mut self, first: usize, task: Option<&Task>, request: u64) -> usize {
+        let owner = self.owner_of(first, task, request);
         let count = self.links_of_client;
         if count == 1 || self.is_there(owner) {
             return owner;
@@ -66,7 +66,7 @@ impl Engine<'_> {
     /// A copy for the place that has its key now.
     pub(super) fn routed(&mut self, asked: Asked) -> Asked {
         let first = asked.link / self.links_of_client * self.links_of_client;
-        let link = self.link_of(first, asked.task.as_ref());
+        let link = self.link_of(first, asked.task.as_ref(), asked.record.request);
         self.over(asked, link)
     }
 
@@ -78,7 +78,7 @@ impl Engine<'_> {
         let first = asked.link / self.links_of_client * self.links_of_client;
         let link = match place {
             Some(place) => first + place,
-            None => self.owner_of(first, asked.task.as_ref()),
+            None => self.owner_of(first, asked.task.as_ref(), asked.record.request),
         };
         let mut asked = self.over(asked, link);
         asked.announced = place.is_some();

@@ -6,6 +6,7 @@ mod group_rpc;
 mod grpc;
 mod http;
 mod http2;
+mod kafka;
 mod library;
 mod memcached;
 mod null;
@@ -43,7 +44,7 @@ pub struct Scheme {
 }
 
 /// Every target that has a driver.
-const SCHEMES: [Scheme; 21] = [
+const SCHEMES: [Scheme; 23] = [
     Scheme {
         name: "redis",
         about: "Redis, and what speaks its protocol",
@@ -159,6 +160,20 @@ const SCHEMES: [Scheme; 21] = [
         make: framed::make,
     },
     Scheme {
+        name: "kafka",
+        about: "a topic of Apache Kafka",
+        form: "kafka://[user@]host[:9092],../topic",
+        options: &KAFKA_OPTIONS,
+        make: kafka::make,
+    },
+    Scheme {
+        name: "kafkas",
+        about: "a topic of Apache Kafka, by TLS",
+        form: "kafkas://[user@]host[:9092],../topic",
+        options: &KAFKA_OPTIONS,
+        make: kafka::make,
+    },
+    Scheme {
         name: "cassandra",
         about: "Apache Cassandra, by CQL",
         form: "cassandra://[user@]host[:9042],..[/keyspace]",
@@ -219,6 +234,17 @@ const MESSAGE_OPTIONS: [(&str, &str); 2] = [
         "lines, length4 (a length of four bytes) or resp [default: lines]",
     ),
     ("contains", "text that each reply must have"),
+];
+
+const KAFKA_OPTIONS: [(&str, &str); 2] = [
+    (
+        "acks",
+        "replicas that acknowledge a record: all that are in sync, or 1 [default: all]",
+    ),
+    (
+        "until",
+        "ack, or read: a request ends when a fetch has returned its record [default: ack]",
+    ),
 ];
 
 const OPENAI_OPTIONS: [(&str, &str); 4] = [
@@ -311,8 +337,8 @@ pub trait Route: Send + Sync + std::fmt::Debug {
     /// How many places there are.
     fn places(&self) -> usize;
 
-    /// The place that has a key, by its number.
-    fn place(&self, key: &str) -> usize;
+    /// The number of the place that has a key, or that takes the request of this number if it has none.
+    fn place(&self, key: Option<&str>, request: u64) -> usize;
 }
 
 /// The driver of a plan.
@@ -569,7 +595,7 @@ pub(crate) mod tests {
             .expect("there is none");
         assert_eq!(
             said,
-            "drive.url: there is no driver \"oracle\"; wanted one of redis, rediss, memcached, memcacheds, http, https, openai, openais, grpc, grpcs, postgres, mysql, dns, tcp, tls, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
+            "drive.url: there is no driver \"oracle\"; wanted one of redis, rediss, memcached, memcacheds, http, https, openai, openais, grpc, grpcs, postgres, mysql, dns, tcp, tls, kafka, kafkas, cassandra, etcd, flurry, garage-k2v, program, null; hint: any other store can be asked by a program: unruly/docs/drivers.md"
         );
     }
 

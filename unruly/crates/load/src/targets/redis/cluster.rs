@@ -51,8 +51,9 @@ impl Route for Cluster {
         self.nodes.len()
     }
 
-    fn place(&self, key: &str) -> usize {
-        self.owners[usize::from(redis_keyslot(key.as_bytes())) % SLOTS].load(Ordering::Relaxed)
+    fn place(&self, key: Option<&str>, _request: u64) -> usize {
+        let slot = redis_keyslot(key.unwrap_or_default().as_bytes());
+        self.owners[usize::from(slot) % SLOTS].load(Ordering::Relaxed)
     }
 }
 
@@ -298,7 +299,10 @@ mod tests {
             .map(|it| format!("{}:{}", it.host, it.port));
         assert_eq!(names.collect::<Vec<_>>(), nodes);
         // Slots of the specification: 12182 for "foo", 5061 for "bar".
-        assert_eq!((found.place("foo"), found.place("bar")), (1, 0));
+        assert_eq!(
+            (found.place(Some("foo"), 0), found.place(Some("bar"), 0)),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -308,14 +312,14 @@ mod tests {
             found.learn(b"MOVED 12182 10.0.0.3:7002", 0),
             Some(Answer::Moved)
         );
-        assert_eq!(found.place("foo"), 2);
+        assert_eq!(found.place(Some("foo"), 0), 2);
         assert_eq!(
             found.learn(b"MOVED 12182 name:7001", 0),
             Some(Answer::Moved)
         );
-        assert_eq!(found.place("foo"), 1);
+        assert_eq!(found.place(Some("foo"), 0), 1);
         assert_eq!(found.learn(b"MOVED 12182 :7002", 2), Some(Answer::Moved));
-        assert_eq!(found.place("foo"), 2);
+        assert_eq!(found.place(Some("foo"), 0), 2);
         assert_eq!(found.learn(b"MOVED 12182 :7002", 0), None);
         assert_eq!(
             found.learn(b"ASK 12182 10.0.0.2:7001", 0),
@@ -330,7 +334,7 @@ mod tests {
         ] {
             assert_eq!(found.learn(words, 0), None, "{words:?}");
         }
-        assert_eq!(found.place("foo"), 2);
+        assert_eq!(found.place(Some("foo"), 0), 2);
     }
 
     #[test]
