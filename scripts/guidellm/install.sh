@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the mock server of guidellm into target/guidellm, where a test finds it: 370 MB, once.
+# Installs the mock server of guidellm into target/guidellm, where a test finds it: 240 MB, once.
 set -euo pipefail
 python=${1:?usage: scripts/guidellm/install.sh PYTHON}
 here=$(cd "$(dirname "$0")" && pwd)

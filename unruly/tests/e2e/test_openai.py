@@ -49,10 +49,10 @@ def test_the_gaps_between_tokens_are_those_of_the_server(tmp_path: Path) -> None
     verdict = run.verdict()
     layers = {it["layer"]: it["n"] for it in verdict["parts"]["layers"]}
     assert layers == {"connect": 2, "first token": 60, "token": 60 * 9}
-    # The generator was there while the server stalled.
     (tokens,) = (it for it in verdict["self_distrust"]["unread"] if it["what"] == "tokens")
     assert tokens["n"] == 60 * 10
-    assert tokens["longest_ns"] < STALL_S * 0.5e9
+    # The generator was there while the server stalled, but for what a busy machine does to it.
+    assert sum(took > STALL_S * 0.5e9 for took in spans(run, "read delay")) < stalled[0] / 2
 
 
 def test_tokens_that_a_stopped_generator_reads_late_are_its_own_and_not_the_servers(
@@ -77,7 +77,8 @@ def test_tokens_that_a_stopped_generator_reads_late_are_its_own_and_not_the_serv
     assert 1 <= unread["tokens"]["late"] < unread["tokens"]["n"] / 2
     assert 0.5e9 < unread["tokens"]["longest_ns"] <= max(spans(run, "token"))
     (found,) = (it for it in verdict["findings"] if it["code"] == "generator-reads-late")
-    assert found["severity"] in ("informs", "warns", "spoils")
+    of_what = found["evidence"]["what"]
+    assert found["evidence"]["late"] == unread[of_what]["late"] > 0
 
 
 def test_goodput_counts_the_replies_that_met_each_limit(tmp_path: Path) -> None:

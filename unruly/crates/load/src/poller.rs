@@ -18,7 +18,8 @@ use unruly_trace::MonoNs;
 
 const TIMER: u64 = u64::MAX;
 const WAKE: u64 = u64::MAX - 1;
-const EVENTS_MAX: usize = 256;
+/// Connections that one wait returns at most, together with the timer and a wake-up.
+pub(crate) const EVENTS_MAX: usize = 256;
 
 /// Wakes a [`Poller`] from another thread.
 #[derive(Debug, Clone)]
@@ -119,7 +120,7 @@ impl Poller {
             EpollTimeout::NONE
         };
         let mut waited = self.epoll.wait(&mut self.events, timeout);
-        // A process that was stopped and goes on has not seen its sockets: it looks again.
+        // The process was stopped while it waited, so it looks again.
         if waited == Err(Errno::EINTR) {
             waited = self.epoll.wait(&mut self.events, EpollTimeout::ZERO);
         }

@@ -332,11 +332,6 @@ pub trait Target: Send {
         None
     }
 
-    /// True if a reply may be reported part by part: [`Answer::Token`] or [`Answer::Message`].
-    fn reports_parts(&self) -> bool {
-        false
-    }
-
     /// True if the server has agreed to speak TLS from its next byte on. What the target has for it
     /// until then goes in the clear.
     fn wants_tls(&self) -> bool {

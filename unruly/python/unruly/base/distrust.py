@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
 from unruly.base.context import SENDERS
-from unruly.base.model import Conservation, SelfDistrust, Unread
+from unruly.base.model import Conservation, SelfDistrust, Unread, What
 from unruly.base.quantiles import oversized
 from unruly.errors import TraceError
 from unruly.run import WHOLE
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import ibis
 
     from unruly.base.context import Context
-    from unruly.base.model import What
     from unruly.run import Run
 
 STATUSES = (
@@ -41,6 +40,10 @@ QUANTILES = ("p50", "p90", "p99", "p99_9")
 SECOND_NS = 1_000_000_000
 BEHIND = 0.1
 """A send delay of this share of a run is no stall: the generator cannot keep its schedule."""
+STREAMED: Final[dict[What, tuple[str, ...]]] = {
+    "tokens": span_tables.TOKENS,
+    "messages": span_tables.MESSAGES,
+}
 SEND_LAG_LIMIT_NS = 10e6
 """Shorter send delays are those of any shared machine."""
 
@@ -145,22 +148,27 @@ def self_distrust(context: Context) -> SelfDistrust:
 
 def _unread(context: Context) -> tuple[Unread, ...]:
     """How late the load generator of a drive read what it received."""
-    if {str(it.get("kind")) for it in context.processes} & set(SENDERS) != {"drive"}:
+    kinds = {str(it.get("kind")) for it in context.processes} & set(SENDERS)
+    if kinds != {"drive"} or context.run.status == "imported":
         return ()
-    found: list[tuple[What, ibis.Table]] = [("replies", request_tables.read_delays(context.rows))]
+    counts: dict[What, int] = {"replies": int(context.pairs["stamped"].sum())}
+    late: dict[What, ibis.Table] = {}
     if context.run.segments.get("spans", 0) > 0:
-        spans = context.run.spans
-        read_delays = span_tables.read_delays
-        found += [
-            ("tokens", read_delays(spans, context.rows, span_tables.TOKENS)),
-            ("messages", read_delays(spans, context.rows, span_tables.MESSAGES)),
-        ]
-    counted = []
-    for what, delays in found:
-        row = fetch(request_tables.unread(delays, SEND_LAG_LIMIT_NS)).to_dict("records")[0]
-        if row["n"]:
-            counted.append(Unread(what, int(row["n"]), int(row["late"]), float(row["longest"])))
-    return tuple(counted)
+        spans, rows, retried = context.run.spans, context.rows, context.retried
+        parts = fetch(span_tables.streamed_parts(spans, rows, retried=retried))
+        of_layer = dict(zip(parts["layer"], parts["n"], strict=True))
+        late["replies"] = span_tables.replies_unread(spans, rows)
+        for what, layers in STREAMED.items():
+            counts[what] = sum(int(of_layer.get(layer, 0)) for layer in layers)
+            late[what] = span_tables.parts_unread(spans, rows, layers, retried=retried)
+    found = []
+    for what, n in counts.items():
+        if n and what in late:
+            row = fetch(request_tables.unread(late[what], SEND_LAG_LIMIT_NS)).iloc[0]
+            found.append(Unread(what, n, int(row["late"]), float(row["longest"])))
+        elif n:
+            found.append(Unread(what, n, 0, 0.0))
+    return tuple(found)
 
 
 def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:

@@ -275,7 +275,7 @@ class Unread:
 
     ``late`` are those that waited unread for more than 10 ms and for more than half of their time:
     that of a reply from its scheduled time, that of a token from the one before it. ``longest_ns``
-    is the longest delay of all.
+    is the longest delay of a late one, 0 without one.
     """
 
     what: What

@@ -141,20 +141,21 @@ def _room(doubt: SelfDistrust) -> str:
 def reads_late(analysis: Analysis) -> Iterator[Finding]:
     """The load generator read replies or tokens late.
 
-    Example: the load generator read 4 % of the tokens late, up to 0.3 s after they may have come
+    Example: the load generator read 4 % of the tokens late, by up to 0.3 s
 
     Raised: In a run of `unruly drive` or of a store, a reply waited unread for more than
     {distrust.SEND_LAG_LIMIT_NS:duration}, and for more than half of its response time. The kernel
-    stamps a reply when its last bytes come. A token or a message of a streamed reply counts the
-    same way, with half of the time from the one before it. There the load generator knows when it
-    last looked at its connections, and the token may have come at any time since: its delay is an
+    stamps a reply when its last bytes come, and the load generator notes when it did not look at
+    its connections. A reply waited for the shorter of the two times. A token or a message of a
+    streamed reply counts the same way, with half of the time from the one before it. There only the
+    time without a look is known: the token may have come at any time since, so its delay is an
     upper limit. The finding **spoils** the run if more than {LATE_LIMIT:percent} of the replies, of
     the tokens or of the messages were read late. It **warns** if more than {RARE:percent} were, and
     **informs** otherwise.
 
     Means: The load generator was stopped, preempted, held back by a CPU limit or busy with other
-    replies. The latencies and gaps contain time that the server did not cause. A token after a long
-    gap of that kind has a gap that is too short.
+    replies. The latencies and gaps contain time that the server did not cause. The gap after a late
+    token is too short.
 
     Next: On a busy host, stop other programs or measure from another host. Otherwise give the load
     generator a CPU of its own, or lower the rate.
@@ -171,15 +172,15 @@ def reads_late(analysis: Analysis) -> Iterator[Finding]:
     elif most.share > RARE:
         severity = "warns"
     others = "".join(
-        f" {count(it.late)} of {count(it.n)} {it.what} as well." for it in late if it is not most
+        f" So did {count(it.late)} of {count(it.n)} {it.what}." for it in late if it is not most
     )
     yield Finding(
         "generator-reads-late",
         "trust",
         severity,
         3,
-        f"the load generator read {percent(most.share)} of the {most.what} late, up to "
-        f"{duration(most.longest_ns)} after they may have come",
+        f"the load generator read {percent(most.share)} of the {most.what} late, by up to "
+        f"{duration(most.longest_ns)}",
         f"{count(most.late)} of {count(most.n)} {most.what} waited unread for more than "
         f"{duration(SEND_LAG_LIMIT_NS)} and for more than half of their time.{others} That time is "
         "in their latency, but it is that of the load generator, not of the server.",

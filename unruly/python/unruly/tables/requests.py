@@ -374,26 +374,14 @@ def send_lag(rows: Table) -> Table:
     return rows.agg(lag=rows.send_lag.cast("float64").quantile(list(LAG_PROBABILITIES)))
 
 
-def read_delays(rows: Table) -> Table:
-    """Return how long each stamped reply waited unread: ``response`` and ``delay`` (ns).
-
-    A kernel that has received the last bytes of a reply stamps them. From then on the reply is in
-    the socket, and the load generator has to read it.
-    """
-    stamped = rows.filter(rows.ok & rows.kernel_received_ns.notnull())
-    return stamped.select(
-        "response", delay=(stamped.received_ns - stamped.kernel_received_ns).cast("float64")
-    )
-
-
 def unread(delays: Table, limit_ns: float) -> Table:
-    """Count the replies or parts that were read late: one row, ``n``, ``late``, ``longest``.
+    """Count the replies or parts that were read late: one row, ``late``, ``longest``.
 
-    Late is a delay above `limit_ns` that is more than half of the whole time.
+    Late is a delay above `limit_ns` that is more than half of the whole time. ``longest`` (ns) is
+    the longest delay of a late one, 0 without one.
     """
     late = (delays.delay > limit_ns) & (delays.delay > 0.5 * delays.response)
     return delays.agg(
-        n=delays.count(),
-        late=late.cast("int64").sum(),
-        longest=delays.delay.max(),
+        late=late.cast("int64").sum().fill_null(0),
+        longest=delays.delay.max(where=late).fill_null(0),
     )

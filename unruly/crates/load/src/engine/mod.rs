@@ -29,7 +29,7 @@ use unruly_trace::{
 use crate::bins::Bins;
 use crate::link::{Link, Made, Place, RECEIVE_TIMEOUT_MS};
 use crate::pending::{Asked, Pending, Slot};
-use crate::poller::{Poller, Wake};
+use crate::poller::{EVENTS_MAX, Poller, Wake};
 use crate::source::{Due, Source};
 use crate::target::{Operation, Outgoing, Target};
 use crate::work::Work;
@@ -42,6 +42,9 @@ const NOTE_AFTER: DurationNs = DurationNs::millis(500);
 
 /// Interval at which the engine calls the control callback.
 const CONTROL_PERIOD: DurationNs = DurationNs::seconds(1);
+
+/// How long a receive waits at most.
+const RECEIVE_WAIT: DurationNs = DurationNs::millis(RECEIVE_TIMEOUT_MS);
 
 /// A receive may wait when nothing else is due for this long: twice what it waits at most.
 const RECEIVE_CALM: DurationNs = DurationNs::millis(2 * RECEIVE_TIMEOUT_MS);
@@ -144,8 +147,8 @@ pub enum Layer {
     FirstMessage,
     /// Another message of a streamed reply came, counted from the one before it.
     Message,
-    /// A token or a message was read, counted from when the load generator last looked, which is more
-    /// than a millisecond before: it may have come at any time in between.
+    /// A reply or a part of it was read, counted from when the load generator last looked, some
+    /// milliseconds before: it may have come at any time in between.
     ReadDelay,
 }
 
@@ -228,6 +231,8 @@ pub struct Engine<'a> {
     retries: Retries,
     poller: Poller,
     looks: Looks,
+    /// Connections that the last look found ready: token, readable, writable.
+    ready: Vec<(u64, bool, bool)>,
     scratch: Vec<u8>,
     control_space: Vec<u8>,
     next_request: u64,
@@ -281,7 +286,8 @@ impl<'a> Engine<'a> {
             pools,
             stirred: false,
             peers,
-            looks: Looks::new(targets.iter().any(|it| it.reports_parts())),
+            looks: Looks::new(work.is_some()),
+            ready: Vec::new(),
             targets,
             parked: Vec::new(),
             links_of_client: work.as_ref().map_or(1, Work::links_of_client),
@@ -450,9 +456,9 @@ impl<'a> Engine<'a> {
         {
             until_ns = until_ns.min(at_ns);
         }
-        if until_ns - now_ns > RECEIVE_CALM && self.waits_for_one_link() && !self.looks.are_wanted()
-        {
-            self.read_link(0, true);
+        if until_ns - now_ns > RECEIVE_CALM && self.waits_for_one_link() {
+            let until_ns = now_ns + RECEIVE_WAIT;
+            self.read_link(0, Some((now_ns, until_ns)));
             return Ok(false);
         }
         let spin = due_ns.is_some_and(|due_ns| due_ns - now_ns < self.options.spin_ns);
@@ -461,34 +467,28 @@ impl<'a> Engine<'a> {
 
     /// Waits for connections that are ready, at most until an instant, and serves them. Returns whether
     /// it was woken for control.
-    fn serve_ready(&mut self, mut until_ns: MonoNs, spin: bool) -> io::Result<bool> {
-        let began_ns = if self.looks.are_wanted() {
-            let began_ns = monotonic();
-            until_ns = self.looks.until(began_ns, until_ns);
-            began_ns
-        } else {
-            MonoNs(0)
-        };
-        let mut ready = [(0_u64, false, false); 64];
-        let mut count = 0;
-        // What does not fit here is still ready at the next call: the poller is level-triggered.
+    fn serve_ready(&mut self, until_ns: MonoNs, spin: bool) -> io::Result<bool> {
+        let looks = self.looks.are_wanted();
+        let began_ns = if looks { monotonic() } else { MonoNs(0) };
+        let until_ns = self.looks.until(began_ns, until_ns);
+        let mut ready = std::mem::take(&mut self.ready);
         let woken = self
             .poller
             .wait(Some(until_ns), spin, &mut |token, readable, writable| {
-                if count < ready.len() {
-                    ready[count] = (token, readable, writable);
-                    count += 1;
-                }
+                ready.push((token, readable, writable));
             })?;
-        if self.looks.are_wanted() {
-            self.looks.returned(began_ns, until_ns, monotonic());
+        if looks {
+            // What does not fit is ready at the next call: the poller is level-triggered.
+            let full = ready.len() + 2 >= EVENTS_MAX;
+            self.looks.returned((began_ns, until_ns), monotonic(), full);
         }
-        for (token, readable, writable) in ready.into_iter().take(count) {
+        for (token, readable, writable) in ready.drain(..) {
             let link = usize::try_from(token).unwrap_or(usize::MAX);
             if link < self.links.len() {
                 self.serve_link(link, readable, writable);
             }
         }
+        self.ready = ready;
         Ok(woken)
     }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use unruly_trace::{ColumnNs, ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
+use super::looks::{NOTED_OF_PARTS, NOTED_OF_REPLIES};
 use super::{Engine, LIVE_RESPONSES_MAX, Layer, NOBODY, Part};
 use crate::bins::bin;
 use crate::pending::{Asked, Ended, Slot};
@@ -29,16 +30,29 @@ impl Engine<'_> {
             self.flush(link);
         }
         if readable && self.links[link].is_open() {
-            self.read_link(link, false);
+            self.read_link(link, None);
         }
     }
 
-    pub(super) fn read_link(&mut self, link: usize, wait: bool) {
+    /// Reads a connection. With `wait`, when that begins and ends, it waits for bytes.
+    pub(super) fn read_link(&mut self, link: usize, wait: Option<(MonoNs, MonoNs)>) {
         let Some(socket) = self.links[link].socket() else {
             return;
         };
-        let receive = if wait { receive_waiting } else { receive };
-        let received = match receive(socket, &mut self.scratch, &mut self.control_space) {
+        let receive = if wait.is_some() {
+            receive_waiting
+        } else {
+            receive
+        };
+        let received = receive(socket, &mut self.scratch, &mut self.control_space);
+        let received_ns = monotonic();
+        if let Some(wait) = wait {
+            // A process that was stopped meanwhile has not read what there is.
+            let unread = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
+            let leaves = received.as_ref().is_err_and(unread);
+            self.looks.returned(wait, received_ns, leaves);
+        }
+        let received = match received {
             Ok(received) => received,
             Err(error)
                 if matches!(
@@ -50,7 +64,6 @@ impl Engine<'_> {
             }
             Err(error) => return self.fail_link(link, &error),
         };
-        let received_ns = monotonic();
         if received.bytes == 0 && self.links[link].is_stream() {
             // By TLS a peer says that it has finished; without a word it was cut off (RFC 9112, 9.8).
             if !self.links[link].is_secure() {
@@ -297,7 +310,7 @@ impl Engine<'_> {
         self.live.parts.push(part(layer, since_ns));
         // Another one of the same look has not waited longer than the one before it.
         if since_ns < received_ns
-            && let Some(absent_ns) = self.looks.absent_since(received_ns)
+            && let Some(absent_ns) = self.looks.absent_since(received_ns, NOTED_OF_PARTS)
         {
             let delay = part(Layer::ReadDelay, absent_ns.max(since_ns));
             self.live.parts.push(delay);
@@ -332,6 +345,9 @@ impl Engine<'_> {
         }
         // Who asks for us says when a reply came: without that, none did, and only the word of it is here.
         let came = incoming.received_ns.is_some() || !self.links[link].tells_when_sent();
+        if incoming.received_ns.is_none() {
+            self.note_absence(&copy.asked, received_ns);
+        }
         let mut record = if came {
             self.heard(&copy.asked.record, incoming, received_ns, kernel_ns)
         } else {
@@ -357,6 +373,20 @@ impl Engine<'_> {
             _ => Status::Ok,
         };
         self.finish(record, &copy.asked);
+    }
+
+    /// Notes that a reply may have waited unread.
+    fn note_absence(&mut self, asked: &Asked, received_ns: MonoNs) {
+        let absent = self.looks.absent_since(received_ns, NOTED_OF_REPLIES);
+        let Some(absent_ns) = absent else { return };
+        self.live.parts.push(Part {
+            server: asked.record.server,
+            request: asked.record.request,
+            attempt: asked.record.attempt,
+            layer: Layer::ReadDelay,
+            started_ns: self.clock.column(absent_ns.max(asked.intended_ns)),
+            ended_ns: self.clock.column(received_ns),
+        });
     }
 
     /// True if a generator that receives for us took a sound reply before the timeout: its stamp

@@ -165,16 +165,16 @@ table! {
         "data",
         Text::like("users.csv"),
         "a CSV file whose first line names its columns; only for `http`, `postgres`, `mysql`, \
-         `tcp`, `tls` and `dns`. Each request takes the next row, and `{data.COLUMN}` in the URL, in a header, in the body, in the \
+         `tcp`, `tls`, `kafka` and `dns`. Each request takes the next row, and `{data.COLUMN}` in the URL, in a header, in the body, in the \
          message or in a statement stands for its value. The path is relative to the plan",
     ).default_is("none").also("a file of up to 64 MB"), |it| it.data().and_then(text);
 
     MESSAGE: Text = key(
         "message",
         Text::like("GET {random:1..1000}"),
-        "the text of every request; only for `tcp` and `tls`. `{data.COLUMN}`, `{uuid}`, `{sequence}` \
+        "the text of every request; only for `tcp`, `tls` and `kafka`. `{data.COLUMN}`, `{uuid}`, `{sequence}` \
          and `{random:1..9}` stand for a value of each request. The URL says how messages are framed (`unruly targets tcp`)",
-    ).default_is("required for `tcp` and `tls`").also("up to 500 KB"), |it| {
+    ).default_is("required for `tcp`, `tls` and `kafka`").also("up to 500 KB"), |it| {
         it.message.as_ref().and_then(|it| it.text.as_ref().and_then(text))
     };
 

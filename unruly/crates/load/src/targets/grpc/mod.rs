@@ -19,7 +19,7 @@ use unruly_trace::{DurationNs, ErrorKind, GRPC_STATUSES};
 use self::method::{Method, Name};
 use self::wire::{Status, frames, status};
 use super::http::{Form, Kept, places_of};
-use super::http2::{Exchange, Request, Response, Streams};
+use super::http2::{About, Exchange, Request, Response, Streams};
 use super::template::Data;
 use super::{Driver, DriverError, Settings, without_level};
 use crate::link::Place;
@@ -185,25 +185,20 @@ fn expected(codes: &Codes) -> Result<Vec<u16>, DriverError> {
 
 impl Exchange for Calls {
     fn request(&self, outgoing: &Outgoing<'_>) -> Result<Request, String> {
-        let (mut head, json) = self.form.request(outgoing)?;
-        head.headers_mut().remove(http::header::CONTENT_LENGTH);
+        let (fields, json) = self.form.request(outgoing, false)?;
         let body = match &self.fixed {
             Some(fixed) => fixed.clone(),
             None => frames(&self.method, &json)?,
         };
         Ok(Request {
-            head,
+            fields,
             body,
-            session: outgoing.session,
-            value: false,
-            form: 0,
-            user: 0,
-            keeps_body: false,
+            about: About::default(),
         })
     }
 
     fn reply(&self, response: Response) -> (Fate, Option<u16>) {
-        let code = response.head.status.as_u16();
+        let code = response.code;
         let Some(status) = status(&response) else {
             // A proxy may answer in the place of the server.
             if code != 200 {

@@ -14,7 +14,9 @@ use unruly_plan::{Headers, Http};
 use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use super::super::http::{Form, Kept};
-use super::super::http2::{Exchange, Request as Http2Request, Response as Http2Response, Streams};
+use super::super::http2::{
+    About, Exchange, Request as Http2Request, Response as Http2Response, Streams,
+};
 use super::super::template::Data;
 use super::super::{DriverError, Settings};
 use super::method::{Method, Name, no_service};
@@ -328,17 +330,15 @@ struct Asking {
 
 impl Exchange for Asking {
     fn request(&self, outgoing: &Outgoing<'_>) -> Result<Http2Request, String> {
-        let (mut head, _) = self.form.request(outgoing)?;
-        head.headers_mut().remove(http::header::CONTENT_LENGTH);
+        let (fields, _) = self.form.request(outgoing, false)?;
         let body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Http2Request {
-            head,
+            fields,
             body: body.clone(),
-            session: outgoing.session,
-            value: false,
-            form: 0,
-            user: 0,
-            keeps_body: true,
+            about: About {
+                keeps_body: true,
+                ..About::default()
+            },
         })
     }
 
@@ -350,7 +350,7 @@ impl Exchange for Asking {
                 (Fate::Failed(ErrorKind::Code, words), Some(status.code))
             }
             None => {
-                let words = format!("HTTP/2 {}", response.head.status).into_bytes();
+                let words = format!("HTTP/2 {}", response.code).into_bytes();
                 (Fate::Failed(ErrorKind::Code, words), None)
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use percent_encoding::percent_decode_str;
+use percent_encoding::percent_decode;
 use prost::Message as _;
 use prost_reflect::DynamicMessage;
 use unruly_trace::{DurationNs, GRPC_STATUSES};
@@ -42,13 +42,15 @@ impl fmt::Display for Status {
 /// The status of a response: in its trailers, or in its headers where nothing else follows.
 pub(super) fn status(response: &Response) -> Option<Status> {
     let trailers = response.trailers.as_ref();
-    let places = trailers.into_iter().chain([&response.head.headers]);
+    let places = trailers.into_iter().chain([&response.fields]);
     let found = places.filter_map(|map| Some((map, map.get("grpc-status")?)));
     let (map, code) = found.into_iter().next()?;
-    let code = code.to_str().ok().and_then(|text| text.parse().ok());
+    let code = std::str::from_utf8(code)
+        .ok()
+        .and_then(|text| text.parse().ok());
     let code = code.filter(|code| usize::from(*code) < GRPC_STATUSES.len());
-    let words = map.get("grpc-message").and_then(|text| text.to_str().ok());
-    let words = words.map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
+    let words = map.get("grpc-message");
+    let words = words.map(|text| percent_decode(text).decode_utf8_lossy().into_owned());
     Some(Status {
         code: code.unwrap_or(UNKNOWN),
         words: words.unwrap_or_default(),
@@ -103,6 +105,7 @@ fn messages(method: &Method, json: &[u8]) -> Result<Vec<DynamicMessage>, String>
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::http2::Fields;
     use super::*;
 
     #[test]
@@ -120,38 +123,26 @@ mod tests {
 
     #[test]
     fn a_status_is_read_from_the_trailers_or_from_headers_alone() {
-        let response = |headers: &[(&'static str, &'static str)], trailers: Option<_>| {
-            let mut head = http::Response::builder().status(200);
-            for (name, value) in headers {
-                head = head.header(*name, *value);
+        let fields = |pairs: &[(&str, &str)]| {
+            let mut fields = Fields::default();
+            for (name, value) in pairs {
+                fields.push(name.as_bytes(), value.as_bytes());
             }
-            Response {
-                head: head.body(()).unwrap().into_parts().0,
-                trailers,
-                session: 0,
-                value: false,
-                form: 0,
-                user: 0,
-                bytes: 0,
-                body: Vec::new(),
-                messages: 0,
-            }
+            fields
+        };
+        let response = |headers: &[(&str, &str)], trailers: Option<&[(&str, &str)]>| Response {
+            code: 200,
+            fields: fields(headers),
+            trailers: trailers.map(fields),
+            ..Response::default()
         };
         let of_headers = response(&[("grpc-status", "14"), ("grpc-message", "try%20it")], None);
         let found = status(&of_headers).expect("there is one");
         assert_eq!(found.to_string(), "UNAVAILABLE: try it");
-        let mut trailers = http::HeaderMap::new();
-        trailers.insert("grpc-status", "0".parse().unwrap());
-        assert!(
-            status(&response(&[], Some(trailers.clone())))
-                .unwrap()
-                .is_ok()
-        );
-        trailers.insert("grpc-status", "99".parse().unwrap());
-        assert_eq!(
-            status(&response(&[], Some(trailers))).unwrap().code,
-            UNKNOWN
-        );
+        let good = response(&[], Some(&[("grpc-status", "0")]));
+        assert!(status(&good).expect("there is one").is_ok());
+        let foreign = response(&[], Some(&[("grpc-status", "99")]));
+        assert_eq!(status(&foreign).expect("there is one").code, UNKNOWN);
         assert_eq!(status(&response(&[], None)), None);
     }
 }

@@ -23,7 +23,7 @@ use self::openai::Tokens;
 use self::request::unused;
 pub(super) use self::request::{Form, Kept};
 use self::response::{Head, head};
-use super::http2::{Exchange, Request, Response, Streams};
+use super::http2::{About, Exchange, Request, Response, Streams};
 use super::template::Data;
 use super::{Driver, DriverError, Protocol, Settings, places_by, without_level};
 use crate::link::Place;
@@ -294,34 +294,42 @@ impl Exchange for Asking {
         let ask = self.ask(form);
         let value = ask.form.asks_for_value(outgoing.operation);
         let looks = ask.content.as_ref().is_some_and(Content::needs_body);
-        let (head, body) = ask.form.request(outgoing)?;
-        Ok(Request {
-            head,
-            body,
+        let (fields, body) = ask.form.request(outgoing, true)?;
+        let about = About {
             session,
             value,
             form,
             user: self.kept.user_of(session),
             keeps_body: value || looks,
+        };
+        Ok(Request {
+            fields,
+            body,
+            about,
         })
     }
 
     fn reply(&self, response: Response) -> (Fate, Option<u16>) {
-        if response.user != self.kept.user_of(response.session) {
-            return (Fate::Done, Some(response.head.status.as_u16()));
+        let About {
+            session,
+            value,
+            form,
+            user,
+            ..
+        } = response.about;
+        let code = response.code;
+        if user != self.kept.user_of(session) {
+            return (Fate::Done, Some(code));
         }
-        for cookie in response.head.headers.get_all(http::header::SET_COOKIE) {
-            let form = &self.ask(response.form).form;
-            form.set_cookie(response.session, cookie.as_bytes());
+        for cookie in response.fields.get_all("set-cookie") {
+            self.ask(form).form.set_cookie(session, cookie);
         }
-        let code = response.head.status.as_u16();
         let words = format!("HTTP/2 {code}");
         let body = Some(response.body.as_slice());
-        let expect = &self.ask(response.form).expect;
-        let answer = judged(expect, code, response.value, words.as_bytes(), body);
-        let header = |name: &str| response.head.headers.get(name).map(|it| it.as_bytes());
-        let of = (response.form, response.session);
-        let answer = self.checked(answer, of, header, || response.body.clone());
+        let expect = &self.ask(form).expect;
+        let answer = judged(expect, code, value, words.as_bytes(), body);
+        let header = |name: &str| response.fields.get(&name.to_ascii_lowercase());
+        let answer = self.checked(answer, (form, session), header, || response.body.clone());
         (Fate::of(answer), Some(code))
     }
 }

@@ -294,10 +294,6 @@ impl Target for Tokens {
         0
     }
 
-    fn reports_parts(&self) -> bool {
-        true
-    }
-
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         (self.asked, self.stream) = (Some(outgoing.request), None);
         self.http.ask(0).form.write(outgoing, out);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store, has_place};
 use unruly_trace::MonoNs;
 
+use super::super::http2::Fields;
 use super::super::template::{Data, Escape, Known, Template, Turn};
 use super::super::{DriverError, Settings};
 use super::captured::Captured;
@@ -175,7 +176,7 @@ impl Form {
                 "remove it, or http2",
             ));
         }
-        if self.request(&outgoing).is_ok() {
+        if self.request(&outgoing, true).is_ok() {
             return Ok(());
         }
         Err(DriverError::new(
@@ -243,7 +244,7 @@ impl Form {
         })
     }
 
-    /// The request as HTTP/2 has it, and its body.
+    /// The fields of a request of HTTP/2, and its body. Without `length` no field says how long that is.
     ///
     /// # Errors
     ///
@@ -251,12 +252,8 @@ impl Form {
     pub(in super::super) fn request(
         &self,
         outgoing: &Outgoing<'_>,
-    ) -> Result<(http::Request<()>, Bytes), String> {
-        self.as_http2(outgoing)
-            .ok_or_else(|| "no request of HTTP/2".to_owned())
-    }
-
-    fn as_http2(&self, outgoing: &Outgoing<'_>) -> Option<(http::Request<()>, Bytes)> {
+        length: bool,
+    ) -> Result<(Fields, Bytes), String> {
         let (usual, key, value) = parts(outgoing.operation);
         let captured = self.captured(outgoing.session);
         let turn = self.turn(outgoing, key).of_user(&captured);
@@ -270,35 +267,33 @@ impl Form {
         let (mut lines, mut path) = (Vec::new(), Vec::new());
         self.headers.write(&turn, data, &mut lines);
         self.path.write(&turn, data, &mut path);
-        let mut request = http::Request::builder()
-            .method(method)
-            .version(http::Version::HTTP_2);
-        let mut authority: &[u8] = b"";
-        for line in lines.split(|byte| *byte == b'\n') {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                continue;
-            };
-            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-            if name.eq_ignore_ascii_case(b"host") {
-                authority = value;
-            } else {
-                request = request.header(name, value);
+        if !path.iter().all(|byte| byte.is_ascii_graphic()) {
+            return Err("its path has a space or another byte that no path has".to_owned());
+        }
+        let mut fields = Fields::default();
+        fields.push(b":method", method.as_bytes());
+        fields.push(b":scheme", self.scheme.as_bytes());
+        let pairs = || lines.split(|byte| *byte == b'\n').filter_map(pair);
+        let host = pairs().find(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+        fields.push(b":authority", host.map_or(b"", |(_, value)| value));
+        fields.push(b":path", &path);
+        let own = pairs().filter(|(name, _)| !name.eq_ignore_ascii_case(b"host"));
+        for (name, value) in own {
+            if !fields.push_checked(name, value) {
+                let name = String::from_utf8_lossy(name);
+                return Err(format!("HTTP/2 has no such header: {name}"));
             }
         }
-        if let Some(cookie) = self.cookie(outgoing.session) {
-            request = request.header(http::header::COOKIE, cookie);
+        if let Some(cookie) = self.cookie(outgoing.session)
+            && !fields.push_checked(b"cookie", cookie.as_bytes())
+        {
+            return Err("HTTP/2 has no such cookie".to_owned());
         }
-        if !body.is_empty() {
-            request = request.header(http::header::CONTENT_LENGTH, body.len());
+        if length && !body.is_empty() {
+            let mut length = itoa::Buffer::new();
+            fields.push(b"content-length", length.format(body.len()).as_bytes());
         }
-        let uri = http::Uri::builder()
-            .scheme(self.scheme)
-            .authority(authority)
-            .path_and_query(path)
-            .build();
-        let request = request.uri(uri.ok()?).body(()).ok()?;
-        Some((request, body.into()))
+        Ok((fields, body.into()))
     }
 
     /// Appends a request of HTTP/1.1.
@@ -333,6 +328,12 @@ impl Form {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(body);
     }
+}
+
+/// The name and the value of a header line.
+fn pair(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
 /// How values stand in a body of the type that its header names.

@@ -1,38 +1,42 @@
 //! A connection of HTTP/2: many requests at once, a stream each (RFC 9113).
 //!
-//! The library `h2` frames and compresses; it is polled by hand over bytes in memory, so there is no
-//! runtime and no thread. First, a request waits here until the server's limit of streams allows
-//! it. Second, received bytes wake the streams that they belong to. Third, a finished stream is a
-//! reply. When the server says that it takes no more requests on this connection (GOAWAY), those
-//! that it did not look at are handed back, to be sent on a new one.
+//! First, a request waits here until the server's limit of streams allows it. Second, its fields are
+//! compressed and go at once; its body goes as the server's windows allow. Third, each received frame
+//! is taken as a whole, and a finished stream is a reply. When the server says that it takes no more
+//! requests on this connection (GOAWAY), those that it did not look at are handed back, to be sent on
+//! a new one.
 //!
-//! What a request is made of, and what its response says, is the business of an [`Exchange`].
+//! A library for this exists, h2, and our tests use it as the server. As a client it costs a load
+//! generator too much: it limits and counts received bytes, and wakes tasks. An [`Exchange`] makes the
+//! requests and judges the responses.
 
+mod fields;
+mod frames;
+mod hpack;
 mod messages;
-mod pipe;
+#[cfg(test)]
+mod tests;
 
-use std::collections::VecDeque;
-use std::future::Future as _;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream};
+use bytes::{Buf as _, Bytes};
 use unruly_trace::ErrorKind;
 
+pub(super) use self::fields::Fields;
+use self::frames::{Frame, code, flag, kind, setting};
+use self::hpack::{Decoder, Encoder};
 use self::messages::Messages;
-use self::pipe::Pipe;
 use crate::target::{
     Answer, Fate, GREETING, Incoming, Outgoing, ProtocolError, REPLY_BYTES_MAX, Reply, Target,
 };
 
-/// The library's flow control is wide open: a load generator takes every reply at once.
-const WINDOW_BYTES: u32 = (1 << 31) - 1;
+/// Received bytes after which a window is opened again. All windows begin wide open: a load generator
+/// takes every reply at once.
+const WINDOW_STEP: i64 = 1 << 30;
 
-/// Streams of requests that timed out, of which late replies are still expected.
-const RESET_STREAMS: usize = 1 << 16;
+/// Most bytes of the compressed fields of a message.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
 
 /// What the streams of a connection are for.
 pub(super) trait Exchange: Send + Sync {
@@ -59,8 +63,15 @@ pub(super) trait Exchange: Send + Sync {
 
 /// A request as its stream carries it.
 pub(super) struct Request {
-    pub(super) head: http::Request<()>,
+    /// Its fields, those of the protocol first.
+    pub(super) fields: Fields,
     pub(super) body: Bytes,
+    pub(super) about: About,
+}
+
+/// The part of a request that is not sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct About {
     /// The client's session that asks.
     pub(super) session: usize,
     /// It asks for the value of a key.
@@ -74,19 +85,14 @@ pub(super) struct Request {
 }
 
 /// A whole response.
+#[derive(Default)]
 pub(super) struct Response {
-    pub(super) head: http::response::Parts,
-    pub(super) trailers: Option<http::HeaderMap>,
-    /// The client's session that asked.
-    pub(super) session: usize,
-    /// Its request asks for the value of a key.
-    pub(super) value: bool,
-    /// The number of its request among those that there are.
-    pub(super) form: usize,
-    /// The number of the session's user.
-    pub(super) user: u64,
-    /// Bytes of its body.
-    pub(super) bytes: usize,
+    /// Its status code.
+    pub(super) code: u16,
+    pub(super) fields: Fields,
+    pub(super) trailers: Option<Fields>,
+    /// Its request.
+    pub(super) about: About,
     /// The body, where it is looked at.
     pub(super) body: Vec<u8>,
     /// Whole messages in the body, where they are counted.
@@ -96,14 +102,26 @@ pub(super) struct Response {
 /// A connection and its streams.
 pub(super) struct Streams {
     exchange: Arc<dyn Exchange>,
-    pipe: Pipe,
-    session: Option<Session>,
-    streams: Vec<Place>,
-    free: Vec<usize>,
-    /// Streams for which something came.
-    woken: Arc<Mutex<Vec<usize>>>,
+    encoder: Encoder,
+    decoder: Decoder,
+    /// What the server allows, once it has said so.
+    limits: Option<Limits>,
+    /// Bytes that may be sent on all streams together.
+    window: i64,
+    /// Bytes received since the window of the connection was opened last.
+    received: i64,
+    /// Those that have not ended, by their numbers.
+    streams: HashMap<u32, Stream>,
+    /// The number of the next stream.
+    next: u32,
+    /// Fields of which more frames are to come.
+    partial: Option<Partial>,
+    /// Streams whose bodies have not gone completely.
+    unsent: VecDeque<u32>,
     /// Requests that have no stream yet.
     waiting: VecDeque<Waiting>,
+    /// Frames that no request is behind.
+    queued: Vec<u8>,
     replies: VecDeque<Reply>,
     /// A request was answered on this connection.
     proven: bool,
@@ -111,10 +129,22 @@ pub(super) struct Streams {
     closing: bool,
 }
 
-struct Session {
-    send: SendRequest<Bytes>,
-    /// `None` once it has ended.
-    connection: Option<Connection<Pipe, Bytes>>,
+/// What a server allows.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    streams: usize,
+    window: i64,
+    frame_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            streams: usize::MAX,
+            window: frames::WINDOW_BYTES,
+            frame_bytes: frames::FRAME_BYTES,
+        }
+    }
 }
 
 /// A request without a stream.
@@ -123,315 +153,404 @@ struct Waiting {
     request: Request,
 }
 
-/// A stream, or the place of one.
-struct Place {
-    waker: Waker,
-    stream: Option<Stream>,
+/// Fields of which not all frames have come.
+struct Partial {
+    stream: u32,
+    ends: bool,
+    block: Vec<u8>,
 }
 
 struct Stream {
     ticket: u64,
-    session: usize,
-    /// It asks for the value of a key.
-    value: bool,
-    form: usize,
-    user: u64,
-    keeps_body: bool,
-    /// Where messages are counted.
-    messages: Option<Messages>,
-    state: State,
+    about: About,
+    /// What of the body has not gone.
+    unsent: Bytes,
+    /// Bytes that may be sent.
+    window: i64,
+    /// Bytes received since its window was opened last.
+    received: i64,
+    /// The status code, once it has come.
+    code: Option<u16>,
+    fields: Fields,
+    trailers: Option<Fields>,
+    bytes: usize,
+    body: Vec<u8>,
+    messages: Messages,
 }
 
-enum State {
-    Head(ResponseFuture),
-    Body {
-        head: Option<http::response::Parts>,
-        stream: RecvStream,
-        bytes: usize,
-        kept: Vec<u8>,
-    },
-}
-
-/// Notes that something came for a stream.
-struct StreamWaker {
-    number: usize,
-    woken: Arc<Mutex<Vec<usize>>>,
-}
-
-impl Wake for StreamWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        woken.push(self.number);
-    }
+fn wrong(words: impl Into<String>) -> ProtocolError {
+    ProtocolError::Http2(words.into())
 }
 
 impl Streams {
     pub(super) fn new(exchange: Arc<dyn Exchange>) -> Self {
         Self {
             exchange,
-            pipe: Pipe::default(),
-            session: None,
-            streams: Vec::new(),
-            free: Vec::new(),
-            woken: Arc::default(),
+            encoder: Encoder::new(),
+            decoder: Decoder::new(),
+            limits: None,
+            window: frames::WINDOW_BYTES,
+            received: 0,
+            streams: HashMap::new(),
+            next: 1,
+            partial: None,
+            unsent: VecDeque::new(),
             waiting: VecDeque::new(),
+            queued: Vec::new(),
             replies: VecDeque::new(),
             proven: false,
             closing: false,
         }
     }
 
-    /// Streams that have not ended.
-    fn open(&self) -> usize {
-        self.streams.len() - self.free.len()
-    }
-
-    /// Runs the library until it has read all received bytes and written all queued frames.
-    fn advance(&mut self) -> Result<(), ProtocolError> {
-        let mut context = Context::from_waker(Waker::noop());
-        let Some(session) = &mut self.session else {
-            return Ok(());
-        };
-        if let Some(connection) = &mut session.connection
-            && let Poll::Ready(ended) = Pin::new(connection).poll(&mut context)
-        {
-            session.connection = None;
-            if let Err(error) = ended
-                && !is_farewell(&error)
-            {
-                return Err(ProtocolError::Http2(error.to_string()));
-            }
-            self.closing = true;
-        }
-        if let Poll::Ready(Err(error)) = session.send.poll_ready(&mut context) {
-            if !is_farewell(&error) {
-                return Err(ProtocolError::Http2(error.to_string()));
-            }
-            self.closing = true;
-        }
-        Ok(())
-    }
-
     /// Begins the stream of the first waiting request, if the server allows one more.
-    fn begin(&mut self) -> Option<u64> {
-        let session = self.session.as_mut()?;
-        if self.streams.len() - self.free.len() >= session.send.current_max_send_streams() {
+    fn begin(&mut self, out: &mut Vec<u8>) -> Option<u64> {
+        let limits = self.limits?;
+        if self.closing || self.streams.len() >= limits.streams {
+            return None;
+        }
+        if i64::from(self.next) > frames::WINDOW_BYTES_MAX {
+            // All numbers are used up; the next connection has them again.
+            self.closing = true;
             return None;
         }
         let Waiting { ticket, request } = self.waiting.pop_front()?;
-        let Request {
-            head,
-            body,
-            session: asker,
-            value,
-            form,
-            user,
-            keeps_body,
-        } = request;
-        let sent = session.send.send_request(head, body.is_empty());
-        let sent = sent.and_then(|(head, mut stream)| {
-            if !body.is_empty() {
-                stream.send_data(body, true)?;
-            }
-            Ok(head)
-        });
-        match sent {
-            Ok(head) => {
-                let number = self.place(Stream {
-                    ticket,
-                    session: asker,
-                    value,
-                    form,
-                    user,
-                    keeps_body,
-                    messages: self.exchange.has_messages().then(Messages::default),
-                    state: State::Head(head),
-                });
-                // The library wakes those who asked.
-                self.read(number);
-            }
-            Err(error) => self.failed(ticket, &error),
+        let number = self.next;
+        self.next += 2;
+        let block = self.encoder.encode(&request.fields);
+        let ends = request.body.is_empty();
+        frames::put_headers(out, number, block, ends, limits.frame_bytes);
+        let stream = Stream {
+            ticket,
+            about: request.about,
+            unsent: request.body,
+            window: limits.window,
+            received: 0,
+            code: None,
+            fields: Fields::default(),
+            trailers: None,
+            bytes: 0,
+            body: Vec::new(),
+            messages: Messages::default(),
+        };
+        self.streams.insert(number, stream);
+        if !ends {
+            self.unsent.push_back(number);
+            self.send_bodies(out);
         }
         Some(ticket)
     }
 
-    fn place(&mut self, stream: Stream) -> usize {
-        let number = self.free.pop().unwrap_or_else(|| {
-            let number = self.streams.len();
-            let woken = Arc::clone(&self.woken);
-            let waker = Waker::from(Arc::new(StreamWaker { number, woken }));
-            let stream = None;
-            self.streams.push(Place { waker, stream });
-            number
-        });
-        self.streams[number].stream = Some(stream);
-        number
-    }
-
-    /// Reads the streams for which something came.
-    fn read_woken(&mut self) {
-        let mut woken = {
-            let mut all = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *all)
-        };
-        for number in woken.drain(..) {
-            self.read(number);
-        }
-    }
-
-    /// Reads the received bytes of a stream; a finished one becomes a reply.
-    fn read(&mut self, number: usize) {
-        let Place { waker, stream } = &mut self.streams[number];
-        // Woken for one that has ended meanwhile.
-        let Some(own) = stream else { return };
-        let mut context = Context::from_waker(waker);
-        let before = own.counted();
-        let polled = own.poll(&mut context);
-        let ticket = own.ticket;
-        let message = Reply {
-            ticket,
-            fate: Fate::Message,
-            code: None,
-            bytes: 0,
-        };
-        if self.exchange.reports_messages() {
-            let fresh = (before..own.counted()).map(|_| message.clone());
-            self.replies.extend(fresh);
-        }
-        let Poll::Ready(ended) = polled else { return };
-        *stream = None;
-        self.free.push(number);
-        match ended {
-            Ok(response) => {
-                self.proven = true;
-                let bytes = response.bytes;
-                let (fate, code) = self.exchange.reply(response);
-                self.replies.push_back(Reply {
-                    ticket,
-                    fate,
-                    code,
-                    bytes,
-                });
+    /// Sends of the bodies what the windows allow.
+    fn send_bodies(&mut self, out: &mut Vec<u8>) {
+        let frame_bytes = self.limits.unwrap_or_default().frame_bytes;
+        let mut left = self.unsent.len();
+        while left > 0
+            && let Some(number) = self.unsent.pop_front()
+        {
+            left -= 1;
+            let Some(stream) = self.streams.get_mut(&number) else {
+                continue;
+            };
+            loop {
+                let window = usize::try_from(self.window.min(stream.window)).unwrap_or(0);
+                let bytes = stream.unsent.len().min(frame_bytes).min(window);
+                if bytes == 0 {
+                    break;
+                }
+                let last = bytes == stream.unsent.len();
+                let flags = if last { flag::END_STREAM } else { 0 };
+                frames::put(out, kind::DATA, flags, number, &stream.unsent[..bytes]);
+                stream.unsent.advance(bytes);
+                let bytes = i64::try_from(bytes).unwrap_or(0);
+                self.window -= bytes;
+                stream.window -= bytes;
             }
-            Err(error) => self.failed(ticket, &error),
+            if !stream.unsent.is_empty() {
+                self.unsent.push_back(number);
+            }
         }
     }
 
-    /// A request whose stream broke.
-    fn failed(&mut self, ticket: u64, error: &h2::Error) {
-        let fate = if is_farewell(error) {
-            // Those that the server looked at go on to their end.
-            Fate::Untouched
-        } else {
-            Fate::Failed(ErrorKind::Protocol, format!("HTTP/2: {error}").into_bytes())
+    fn take(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+        let first = self.limits.is_none() && frame.kind != kind::SETTINGS;
+        let torn = self.partial.is_some() != (frame.kind == kind::CONTINUATION);
+        if first || torn {
+            return Err(wrong("a frame that may not come there"));
+        }
+        match frame.kind {
+            kind::DATA => self.data(frame),
+            kind::HEADERS | kind::CONTINUATION => self.headers(frame),
+            kind::RESET => {
+                let code = frame.payload.try_into().map(u32::from_be_bytes);
+                let code = code.map_err(|_| wrong("a RST_STREAM without a code"))?;
+                let words = format!("the server ended the stream: {}", frames::name_of(code));
+                self.fail(frame.stream, &words);
+                Ok(())
+            }
+            kind::SETTINGS if frame.has(flag::REPLY) => Ok(()),
+            kind::SETTINGS => self.settings(frame),
+            kind::PUSH => Err(wrong("a PUSH_PROMISE, though our settings forbid it")),
+            kind::PING => {
+                if !frame.has(flag::REPLY) {
+                    frames::put(&mut self.queued, kind::PING, flag::REPLY, 0, frame.payload);
+                }
+                Ok(())
+            }
+            kind::FAREWELL => self.farewell(frame.payload),
+            kind::WINDOW => self.open_window(frame),
+            // A server may send kinds that only some clients know.
+            _ => Ok(()),
+        }
+    }
+
+    fn settings(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+        let settings = frame.settings().ok_or_else(|| wrong("broken SETTINGS"))?;
+        let mut limits = self.limits.unwrap_or_default();
+        for (name, value) in settings {
+            let size = usize::try_from(value).unwrap_or(usize::MAX);
+            match name {
+                setting::TABLE_BYTES => self.encoder.limit(size),
+                setting::STREAMS_MAX => limits.streams = size,
+                setting::FRAME_BYTES => limits.frame_bytes = size.max(frames::FRAME_BYTES),
+                setting::WINDOW_BYTES => {
+                    let window = i64::from(value);
+                    let more = window - limits.window;
+                    limits.window = window;
+                    for stream in self.streams.values_mut() {
+                        stream.window += more;
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.limits = Some(limits);
+        frames::put(&mut self.queued, kind::SETTINGS, flag::REPLY, 0, b"");
+        Ok(())
+    }
+
+    fn open_window(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+        let more = frame.payload.try_into().map(frames::number);
+        let more = i64::from(more.map_err(|_| wrong("a broken WINDOW_UPDATE"))?);
+        let window = match frame.stream {
+            0 => &mut self.window,
+            number => match self.streams.get_mut(&number) {
+                Some(stream) => &mut stream.window,
+                None => return Ok(()),
+            },
         };
+        *window += more;
+        if *window > frames::WINDOW_BYTES_MAX {
+            return Err(wrong("a window of over 2 GiB"));
+        }
+        Ok(())
+    }
+
+    /// The server takes no more requests; it has looked at those up to a number.
+    fn farewell(&mut self, payload: &[u8]) -> Result<(), ProtocolError> {
+        self.closing = true;
+        let (last, rest) = payload.split_first_chunk::<4>().unwrap_or((&[0; 4], b""));
+        let (code, words) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], b""));
+        let code = u32::from_be_bytes(*code);
+        if code != code::NONE {
+            let words = String::from_utf8_lossy(&words[..words.len().min(100)]);
+            let said = format!("the server ends the connection: {}", frames::name_of(code));
+            return Err(wrong(match words.as_ref() {
+                "" => said,
+                words => format!("{said} ({words})"),
+            }));
+        }
+        let last = frames::number(*last);
+        let mut untouched: Vec<u32> = self.streams.keys().copied().collect();
+        untouched.retain(|number| *number > last);
+        untouched.sort_unstable();
+        for number in untouched {
+            if let Some(stream) = self.streams.remove(&number) {
+                self.replies
+                    .push_back(reply(stream.ticket, Fate::Untouched));
+            }
+        }
+        Ok(())
+    }
+
+    fn headers(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+        let content = frame.content().ok_or_else(|| wrong("broken HEADERS"))?;
+        let whole = frame.has(flag::END_HEADERS);
+        let Some(mut partial) = self.partial.take() else {
+            let ends = frame.has(flag::END_STREAM);
+            if whole {
+                return self.fields(frame.stream, ends, content);
+            }
+            self.partial = Some(Partial {
+                stream: frame.stream,
+                ends,
+                block: content.to_vec(),
+            });
+            return Ok(());
+        };
+        partial.block.extend_from_slice(frame.payload);
+        if partial.stream != frame.stream || partial.block.len() > BLOCK_BYTES_MAX {
+            return Err(wrong("broken CONTINUATION"));
+        }
+        if whole {
+            return self.fields(partial.stream, partial.ends, &partial.block);
+        }
+        self.partial = Some(partial);
+        Ok(())
+    }
+
+    /// Takes the fields of a response, or its trailers.
+    fn fields(&mut self, number: u32, ends: bool, block: &[u8]) -> Result<(), ProtocolError> {
+        let mut fields = Fields::default();
+        // Also those that nobody waits for: they change the table of all later ones.
+        let read = self.decoder.decode(block, &mut fields);
+        read.map_err(|_| wrong("header fields that cannot be read"))?;
+        self.known(number)?;
+        let Some(stream) = self.streams.get_mut(&number) else {
+            return Ok(());
+        };
+        if stream.code.is_some() {
+            stream.trailers = Some(fields);
+        } else {
+            let status = fields.get(":status");
+            let status = status.and_then(|it| std::str::from_utf8(it).ok()?.parse::<u16>().ok());
+            match status {
+                // What is not the response yet, such as 103.
+                Some(100..200) if !ends => return Ok(()),
+                Some(status) => {
+                    stream.code = Some(status);
+                    stream.fields = fields;
+                }
+                None => {
+                    self.fail(number, "a response without a status");
+                    return Ok(());
+                }
+            }
+        }
+        if ends {
+            self.finish(number);
+        }
+        Ok(())
+    }
+
+    /// Refuses a number that no stream has had.
+    fn known(&self, number: u32) -> Result<(), ProtocolError> {
+        if number % 2 == 1 && number < self.next {
+            return Ok(());
+        }
+        Err(wrong("a response to nothing that was asked"))
+    }
+
+    fn data(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+        let content = frame.content().ok_or_else(|| wrong("broken DATA"))?;
+        self.known(frame.stream)?;
+        // Padding counts too.
+        let bytes = i64::try_from(frame.payload.len()).unwrap_or(0);
+        self.received += bytes;
+        if self.received > WINDOW_STEP {
+            frames::put_window(&mut self.queued, 0, self.received);
+            self.received = 0;
+        }
+        let Some(stream) = self.streams.get_mut(&frame.stream) else {
+            return Ok(());
+        };
+        if stream.code.is_none() {
+            self.fail(frame.stream, "a body before its status");
+            return Ok(());
+        }
+        stream.received += bytes;
+        let ends = frame.has(flag::END_STREAM);
+        if stream.received > WINDOW_STEP && !ends {
+            frames::put_window(&mut self.queued, frame.stream, stream.received);
+            stream.received = 0;
+        }
+        stream.bytes += content.len();
+        if stream.about.keeps_body && stream.body.len() + content.len() <= REPLY_BYTES_MAX {
+            stream.body.extend_from_slice(content);
+        }
+        if self.exchange.has_messages() {
+            let before = stream.messages.whole();
+            stream.messages.take(content);
+            if self.exchange.reports_messages() {
+                for _ in before..stream.messages.whole() {
+                    self.replies.push_back(reply(stream.ticket, Fate::Message));
+                }
+            }
+        }
+        if ends {
+            self.finish(frame.stream);
+        }
+        Ok(())
+    }
+
+    /// A response is whole.
+    fn finish(&mut self, number: u32) {
+        if self.streams.get(&number).is_some_and(Stream::is_torn) {
+            return self.fail(number, "a body of another length than its header says");
+        }
+        let Some(stream) = self.streams.remove(&number) else {
+            return;
+        };
+        self.proven = true;
+        if !stream.unsent.is_empty() {
+            // The server did not wait for the rest of the body, and it is of no use any more.
+            frames::put_reset(&mut self.queued, number, code::CANCEL);
+        }
+        let (ticket, bytes) = (stream.ticket, stream.bytes);
+        let (fate, code) = self.exchange.reply(Response {
+            code: stream.code.unwrap_or_default(),
+            fields: stream.fields,
+            trailers: stream.trailers,
+            about: stream.about,
+            body: stream.body,
+            messages: stream.messages.whole(),
+        });
         self.replies.push_back(Reply {
             ticket,
             fate,
-            code: None,
-            bytes: 0,
+            code,
+            bytes,
         });
+    }
+
+    /// A stream broke; the connection goes on.
+    fn fail(&mut self, number: u32, words: &str) {
+        if let Some(stream) = self.streams.remove(&number) {
+            let words = format!("HTTP/2: {words}").into_bytes();
+            let fate = Fate::Failed(ErrorKind::Protocol, words);
+            self.replies.push_back(reply(stream.ticket, fate));
+        }
     }
 }
 
 impl Stream {
-    /// Whole messages so far.
-    fn counted(&self) -> u64 {
-        self.messages.as_ref().map_or(0, Messages::whole)
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, h2::Error>> {
-        if let State::Head(head) = &mut self.state {
-            let (head, stream) = match ready!(Pin::new(head).poll(context)) {
-                Ok(response) => response.into_parts(),
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            self.state = State::Body {
-                head: Some(head),
-                stream,
-                bytes: 0,
-                kept: Vec::new(),
-            };
-        }
-        let State::Body {
-            head,
-            stream,
-            bytes,
-            kept,
-        } = &mut self.state
-        else {
-            return Poll::Pending;
-        };
-        while let Some(data) = ready!(stream.poll_data(context)) {
-            let data = match data {
-                Ok(data) => data,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            *bytes += data.len();
-            if self.keeps_body && kept.len() + data.len() <= REPLY_BYTES_MAX {
-                kept.extend_from_slice(&data);
-            }
-            if let Some(messages) = &mut self.messages {
-                messages.take(&data);
-            }
-            // Nothing needs to be released if the stream has ended.
-            let _ = stream.flow_control().release_capacity(data.len());
-        }
-        let trailers = match ready!(stream.poll_trailers(context)) {
-            Ok(trailers) => trailers,
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        let (bytes, body) = (*bytes, std::mem::take(kept));
-        // It is polled no more once it is whole.
-        let Some(head) = head.take() else {
-            return Poll::Pending;
-        };
-        Poll::Ready(Ok(Response {
-            head,
-            trailers,
-            session: self.session,
-            value: self.value,
-            form: self.form,
-            user: self.user,
-            bytes,
-            body,
-            messages: self.messages.as_ref().map_or(0, Messages::whole),
-        }))
+    /// True if the body that came has not the length that its header says. A response to HEAD has such
+    /// a header and no body.
+    fn is_torn(&self) -> bool {
+        let length = self.fields.get("content-length");
+        let length = length.and_then(|it| std::str::from_utf8(it).ok()?.parse::<usize>().ok());
+        self.bytes > 0 && length.is_some_and(|it| it != self.bytes)
     }
 }
 
-/// True if the server said that it takes no more requests, and that nothing is wrong.
-fn is_farewell(error: &h2::Error) -> bool {
-    error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR)
+/// A reply that has no code and no body.
+const fn reply(ticket: u64, fate: Fate) -> Reply {
+    Reply {
+        ticket,
+        fate,
+        code: None,
+        bytes: 0,
+    }
 }
 
 impl Target for Streams {
     fn greet(&mut self, out: &mut Vec<u8>) -> usize {
         *self = Self::new(Arc::clone(&self.exchange));
-        let mut builder = Builder::new();
-        builder
-            .initial_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
-            // No request goes before the server has said how many it takes at once.
-            .initial_max_send_streams(0)
-            // A request that was given up is none of the server's faults.
-            .max_concurrent_reset_streams(RESET_STREAMS)
-            .max_local_error_reset_streams(None)
-            .enable_push(false);
-        let mut handshake = Box::pin(builder.handshake::<_, Bytes>(self.pipe.clone()));
-        let mut context = Context::from_waker(Waker::noop());
-        // It only writes, and memory takes all of it at once.
-        if let Poll::Ready(Ok((send, connection))) = handshake.as_mut().poll(&mut context) {
-            let connection = Some(connection);
-            self.session = Some(Session { send, connection });
-        }
-        // What is wrong at the start is met again when the server's first frame comes.
-        let _ = self.advance();
-        self.pipe.take(out);
+        out.extend_from_slice(frames::PREFACE);
+        let wide = u32::try_from(frames::WINDOW_BYTES_MAX).unwrap_or(0);
+        let settings = [(setting::PUSH, 0), (setting::WINDOW_BYTES, wide)];
+        frames::put_settings(out, &settings);
+        frames::put_window(out, 0, frames::WINDOW_BYTES_MAX - frames::WINDOW_BYTES);
         1
     }
 
@@ -439,57 +558,46 @@ impl Target for Streams {
         let ticket = outgoing.request;
         match self.exchange.request(outgoing) {
             Ok(request) => self.waiting.push_back(Waiting { ticket, request }),
-            Err(words) => self.replies.push_back(Reply {
-                ticket,
-                fate: Fate::Failed(ErrorKind::Protocol, words.into_bytes()),
-                code: None,
-                bytes: 0,
-            }),
+            Err(words) => {
+                let fate = Fate::Failed(ErrorKind::Protocol, words.into_bytes());
+                self.replies.push_back(reply(ticket, fate));
+            }
         }
     }
 
     fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Option<Incoming<'a>>, ProtocolError> {
-        if input.is_empty() {
-            return Ok(None);
+        let mut bytes = 0;
+        loop {
+            let frame = frames::frame(&input[bytes..]);
+            let frame = frame.map_err(|length| wrong(format!("a frame of {length} bytes")))?;
+            let Some(frame) = frame else { break };
+            self.take(&frame)?;
+            bytes += frames::HEAD_BYTES + frame.payload.len();
         }
-        self.pipe.push(input);
-        let advanced = self.advance();
-        self.read_woken();
-        advanced?;
-        Ok(Some(Incoming::new(GREETING, Answer::Done, input.len())))
+        Ok((bytes > 0).then(|| Incoming::new(GREETING, Answer::Done, bytes)))
     }
 
     fn has_streams(&self) -> bool {
         true
     }
 
-    fn reports_parts(&self) -> bool {
-        self.exchange.reports_messages()
-    }
-
     fn drain(&mut self, out: &mut Vec<u8>) -> Option<u64> {
         let before = out.len();
-        self.pipe.take(out);
+        out.append(&mut self.queued);
+        if !self.unsent.is_empty() {
+            self.send_bodies(out);
+        }
         if out.len() > before {
             return None;
         }
-        let ticket = if self.closing { None } else { self.begin() };
-        // An error here comes again with the next bytes of the server.
-        let _ = self.advance();
-        self.pipe.take(out);
-        ticket
+        self.begin(out)
     }
 
     fn next_reply(&mut self) -> Option<Reply> {
         if self.closing
             && let Some(waiting) = self.waiting.pop_front()
         {
-            return Some(Reply {
-                ticket: waiting.ticket,
-                fate: Fate::Untouched,
-                code: None,
-                bytes: 0,
-            });
+            return Some(reply(waiting.ticket, Fate::Untouched));
         }
         self.replies.pop_front()
     }
@@ -503,7 +611,7 @@ impl Target for Streams {
     }
 
     fn is_idle(&self) -> bool {
-        self.open() == 0 && self.waiting.is_empty() && self.replies.is_empty()
+        self.streams.is_empty() && self.waiting.is_empty() && self.replies.is_empty()
     }
 
     fn forget(&mut self, ticket: u64) {
@@ -511,289 +619,10 @@ impl Target for Streams {
             self.waiting.remove(place);
             return;
         }
-        let is_its = |place: &Place| place.stream.as_ref().is_some_and(|it| it.ticket == ticket);
-        if let Some(number) = self.streams.iter().position(is_its) {
-            // The library resets the stream.
-            self.streams[number].stream = None;
-            self.free.push(number);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use h2::server::{self, SendResponse};
-    use proptest::prelude::*;
-
-    use super::super::tests::{READ, WRITE, driver_of};
-    use super::*;
-
-    const ONE: &str = "url = \"http://127.0.0.1:8080/one\"\nhttp2 = true";
-    const KEYED: &str =
-        "url = \"http://127.0.0.1:8080/{key}\"\nhttp2 = true\noperations = \"write then read\"";
-
-    /// A server of HTTP/2 at the other end, polled by hand as well.
-    struct Server {
-        pipe: Pipe,
-        connection: server::Connection<Pipe, Bytes>,
-        asked: HashMap<String, SendResponse<Bytes>>,
-    }
-
-    /// A client and a server that have met.
-    struct Pair {
-        client: Box<dyn Target>,
-        server: Server,
-    }
-
-    fn context() -> Context<'static> {
-        Context::from_waker(Waker::noop())
-    }
-
-    impl Pair {
-        fn new(lines: &str, streams: u32) -> Self {
-            let mut client = driver_of(lines, None).expect("a driver").target(0);
-            let mut hello = Vec::new();
-            client.greet(&mut hello);
-            let pipe = Pipe::default();
-            pipe.push(&hello);
-            let mut builder = server::Builder::new();
-            builder.max_concurrent_streams(streams);
-            let mut handshake = Box::pin(builder.handshake(pipe.clone()));
-            let Poll::Ready(Ok(connection)) = handshake.as_mut().poll(&mut context()) else {
-                panic!("the preface is there");
-            };
-            let asked = HashMap::new();
-            let server = Server {
-                pipe,
-                connection,
-                asked,
-            };
-            let mut pair = Self { client, server };
-            pair.exchange();
-            pair
-        }
-
-        /// Lets both sides say what they have to say, until neither has anything.
-        fn exchange(&mut self) {
-            loop {
-                let mut out = Vec::new();
-                loop {
-                    let before = out.len();
-                    if self.client.drain(&mut out).is_none() && out.len() == before {
-                        break;
-                    }
-                }
-                self.server.pipe.push(&out);
-                while let Poll::Ready(Some(Ok((request, answer)))) =
-                    self.server.connection.poll_accept(&mut context())
-                {
-                    let (method, path) = (request.method(), request.uri().path());
-                    self.server.asked.insert(format!("{method} {path}"), answer);
-                }
-                let mut back = Vec::new();
-                self.server.pipe.take(&mut back);
-                if !back.is_empty() {
-                    self.client.decode(&back).expect("HTTP/2");
-                }
-                if out.is_empty() && back.is_empty() {
-                    return;
-                }
-            }
-        }
-
-        fn ask(&mut self, ticket: u64, operation: crate::Operation<'_>) {
-            let outgoing = Outgoing {
-                request: ticket,
-                number: ticket,
-                session: 0,
-                intended_ns: unruly_trace::MonoNs(0),
-                operation,
-            };
-            let mut out = Vec::new();
-            self.client.encode(&outgoing, &mut out);
-            assert!(out.is_empty(), "an encoded request waits in the target");
-            self.exchange();
-        }
-
-        fn answer(&mut self, request: &str, code: u16, body: &'static str) {
-            let mut answer = self.server.asked.remove(request).expect("it was asked");
-            let response = http::Response::builder().status(code).body(()).unwrap();
-            let mut stream = answer.send_response(response, body.is_empty()).unwrap();
-            if !body.is_empty() {
-                stream
-                    .send_data(Bytes::from_static(body.as_bytes()), true)
-                    .unwrap();
-            }
-            self.exchange();
-        }
-
-        fn replies(&mut self) -> Vec<(u64, Fate)> {
-            std::iter::from_fn(|| self.client.next_reply())
-                .map(|it| (it.ticket, it.fate))
-                .collect()
-        }
-    }
-
-    #[test]
-    fn replies_come_in_the_order_in_which_the_server_answers() {
-        let mut pair = Pair::new(KEYED, 10);
-        pair.ask(1, WRITE);
-        pair.ask(2, READ);
-        assert_eq!(pair.server.asked.len(), 2);
-        pair.answer("GET /k", 200, "value");
-        pair.answer("PUT /k", 204, "");
-        let found = Fate::Found(b"value".to_vec());
-        assert_eq!(pair.replies(), [(2, found), (1, Fate::Done)]);
-        assert!(pair.client.is_idle());
-    }
-
-    #[test]
-    fn a_code_that_is_not_expected_is_a_failure_with_its_words() {
-        let mut pair = Pair::new(ONE, 10);
-        pair.ask(1, READ);
-        pair.answer("GET /one", 503, "busy");
-        let failed = Fate::Failed(ErrorKind::Code, b"HTTP/2 503".to_vec());
-        assert_eq!(pair.replies(), [(1, failed)]);
-    }
-
-    #[test]
-    fn a_request_beyond_the_servers_limit_waits_for_a_stream() {
-        let mut pair = Pair::new(KEYED, 1);
-        pair.ask(1, WRITE);
-        pair.ask(2, READ);
-        assert_eq!(pair.server.asked.keys().collect::<Vec<_>>(), ["PUT /k"]);
-        pair.answer("PUT /k", 204, "");
-        assert_eq!(pair.server.asked.keys().collect::<Vec<_>>(), ["GET /k"]);
-    }
-
-    #[test]
-    fn a_request_after_the_servers_farewell_is_handed_back_and_one_before_it_is_answered() {
-        let mut pair = Pair::new(KEYED, 10);
-        pair.ask(1, WRITE);
-        pair.answer("PUT /k", 204, "");
-        pair.ask(2, WRITE);
-        assert_eq!(pair.replies(), [(1, Fate::Done)]);
-        pair.server.connection.graceful_shutdown();
-        pair.exchange();
-        // The library asks for a ping before its farewell, as a server does that loses nothing.
-        pair.exchange();
-        assert!(pair.client.is_closing());
-        pair.ask(3, READ);
-        assert_eq!(pair.replies(), [(3, Fate::Untouched)]);
-        assert!(!pair.client.is_idle());
-        pair.answer("PUT /k", 204, "");
-        assert_eq!(pair.replies(), [(2, Fate::Done)]);
-        assert!(pair.client.is_idle());
-    }
-
-    #[test]
-    fn a_first_reply_that_comes_with_the_farewell_is_a_reply() {
-        let mut pair = Pair::new(KEYED, 10);
-        pair.ask(1, WRITE);
-        let mut answer = pair.server.asked.remove("PUT /k").expect("it was asked");
-        let response = http::Response::builder().status(204).body(()).unwrap();
-        answer.send_response(response, true).unwrap();
-        pair.server.connection.graceful_shutdown();
-        pair.exchange();
-        assert!(pair.client.is_closing());
-        assert_eq!(pair.replies(), [(1, Fate::Done)]);
-        assert!(pair.client.is_proven());
-    }
-
-    #[test]
-    fn a_connection_that_ends_before_it_brought_a_reply_is_not_proven() {
-        let mut pair = Pair::new(KEYED, 10);
-        pair.server.connection.abrupt_shutdown(Reason::NO_ERROR);
-        pair.exchange();
-        assert!(pair.client.is_closing() && pair.client.is_idle());
-        assert!(!pair.client.is_proven());
-        pair.ask(1, WRITE);
-        assert_eq!(pair.replies(), [(1, Fate::Untouched)]);
-    }
-
-    #[test]
-    fn no_request_goes_before_the_server_has_said_how_many_it_takes() {
-        let mut client = driver_of(ONE, None).expect("a driver").target(0);
-        let mut out = Vec::new();
-        client.greet(&mut out);
-        let outgoing = Outgoing {
-            request: 1,
-            number: 1,
-            session: 0,
-            intended_ns: unruly_trace::MonoNs(0),
-            operation: READ,
-        };
-        client.encode(&outgoing, &mut Vec::new());
-        out.clear();
-        assert_eq!(client.drain(&mut out), None);
-        assert!(out.is_empty(), "{out:?}");
-        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-        client.decode(&settings).expect("settings");
-        let sent = std::iter::repeat_with(|| client.drain(&mut out)).take(3);
-        assert_eq!(sent.flatten().collect::<Vec<_>>(), [1]);
-    }
-
-    #[test]
-    fn a_stream_that_the_server_resets_is_a_failure_of_its_request_alone() {
-        let mut pair = Pair::new(KEYED, 10);
-        pair.ask(1, WRITE);
-        pair.ask(2, READ);
-        let mut answer = pair.server.asked.remove("PUT /k").expect("it was asked");
-        answer.send_reset(Reason::INTERNAL_ERROR);
-        pair.exchange();
-        pair.answer("GET /k", 404, "");
-        let replies = pair.replies();
-        assert!(
-            matches!(&replies[0], (1, Fate::Failed(ErrorKind::Protocol, _))),
-            "{replies:?}"
-        );
-        assert_eq!(replies[1], (2, Fate::Missing));
-    }
-
-    #[test]
-    fn a_request_that_nobody_waits_for_is_cancelled() {
-        let mut pair = Pair::new(KEYED, 10);
-        pair.ask(1, WRITE);
-        pair.client.forget(1);
-        pair.exchange();
-        assert!(pair.client.is_idle());
-        let answer = pair.server.asked.get_mut("PUT /k").expect("it was asked");
-        let reset = answer.poll_reset(&mut context());
-        assert!(
-            matches!(reset, Poll::Ready(Ok(Reason::CANCEL))),
-            "{reset:?}"
-        );
-    }
-
-    #[test]
-    fn a_server_of_another_protocol_is_named() {
-        let mut client = driver_of(ONE, None).expect("a driver").target(0);
-        client.greet(&mut Vec::new());
-        let wrong = client
-            .decode(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .unwrap_err();
-        assert!(
-            wrong.to_string().contains("does it speak HTTP/2?"),
-            "{wrong}"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_comes_is_taken_or_refused(
-            input in prop::collection::vec(any::<u8>(), 1..300), after_frame in any::<bool>()
-        ) {
-            let mut client = driver_of(ONE, None).expect("a driver").target(0);
-            client.greet(&mut Vec::new());
-            // An empty SETTINGS frame, as every server begins.
-            let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-            let input = [if after_frame { settings } else { b"" }, &input].concat();
-            if let Ok(Some(incoming)) = client.decode(&input) {
-                prop_assert_eq!(incoming.bytes, input.len());
-            }
-            client.drain(&mut Vec::new());
+        let open = self.streams.iter().find(|(_, it)| it.ticket == ticket);
+        if let Some(number) = open.map(|(number, _)| *number) {
+            self.streams.remove(&number);
+            frames::put_reset(&mut self.queued, number, code::CANCEL);
         }
     }
 }

@@ -1,12 +1,15 @@
 //! A connection to a broker: the login, and then one record after the other.
 
-use std::collections::VecDeque;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use unruly_trace::ErrorKind;
+use unruly_trace::{DurationNs, ErrorKind, MonoNs};
 
 use super::super::template::Turn;
-use super::wire::{self, Code, LENGTH_BYTES};
+use super::wire::{self, Code, Fetched, LENGTH_BYTES};
 use super::{Login, Records};
 use crate::target::{
     ASIDE, Answer, Fate, GREETING, Incoming, Outgoing, ProtocolError, REPLY_BYTES_MAX, Reply,
@@ -72,7 +75,7 @@ impl Session {
                 let (code, known) = wire::handshaken(reply).ok_or_else(wrong)?;
                 if code.0 == 0 {
                     if let Some(Login { user, password }) = &self.login {
-                        wire::authenticate(out, 1, user, password);
+                        wire::authenticate(out, 1, user, password.reveal());
                     }
                     self.stage = Stage::Login;
                     return Ok(None);
@@ -117,11 +120,36 @@ impl Session {
     }
 }
 
+/// Longest wait of a broker for a record that is to be read; then it is asked again, since it does
+/// nothing else for this connection meanwhile.
+const READ_WAIT_MS: i32 = 100;
+
+/// The age of an unanswered request from which on its broker counts as silent.
+const SILENT: DurationNs = DurationNs::seconds(1);
+
 /// A request that the broker has.
 enum Open {
-    Record { ticket: u64, partition: i32 },
-    Read { ticket: u64, offset: i64 },
+    Record {
+        ticket: u64,
+        partition: i32,
+        scheduled_ns: MonoNs,
+        /// Another broker was thought to lead the partition.
+        doubts: bool,
+    },
+    Read {
+        ticket: u64,
+        partition: i32,
+        offset: i64,
+    },
     Description,
+}
+
+/// A request that was not sent.
+struct Waiting {
+    ticket: u64,
+    /// The number of the request.
+    request: u64,
+    scheduled_ns: MonoNs,
 }
 
 /// A connection over which records are written.
@@ -130,12 +158,13 @@ pub(super) struct Connection {
     session: Session,
     /// The place that it leads to.
     place: usize,
-    /// Tickets and numbers of requests that were not sent.
-    waiting: VecDeque<(u64, u64)>,
+    waiting: VecDeque<Waiting>,
     /// In the order in which they were sent, with the number of each on the wire.
     open: VecDeque<(i32, Open)>,
     /// Tickets that nobody waits for any more.
-    forgotten: Vec<u64>,
+    forgotten: HashSet<u64>,
+    /// The broker was asked who leads.
+    describes: bool,
     /// Messages that no request is behind.
     queued: Vec<u8>,
     replies: VecDeque<Reply>,
@@ -151,7 +180,8 @@ impl Connection {
             place,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
-            forgotten: Vec::new(),
+            forgotten: HashSet::new(),
+            describes: false,
             queued: Vec::new(),
             replies: VecDeque::new(),
             count: 0,
@@ -166,8 +196,7 @@ impl Connection {
     }
 
     fn end(&mut self, ticket: u64, fate: Fate, bytes: usize) {
-        if let Some(place) = self.forgotten.iter().position(|it| *it == ticket) {
-            self.forgotten.swap_remove(place);
+        if self.forgotten.remove(&ticket) {
             return;
         }
         self.replies.push_back(Reply {
@@ -180,7 +209,8 @@ impl Connection {
 
     /// A request was refused. Another leader of its partition is asked for.
     fn refused(&mut self, ticket: u64, code: Code, bytes: usize) {
-        if code.has_moved() && !self.describes() {
+        if code.has_moved() && !self.describes {
+            self.describes = true;
             let number = self.begin(Open::Description);
             wire::metadata(&mut self.queued, number, Some(&self.records.topic.name));
         }
@@ -188,9 +218,30 @@ impl Connection {
         self.end(ticket, fate, bytes);
     }
 
-    fn describes(&self) -> bool {
-        let mut open = self.open.iter();
-        open.any(|(_, it)| matches!(it, Open::Description))
+    /// Asks for a record that was acknowledged.
+    fn read(&mut self, ticket: u64, partition: i32, offset: i64) {
+        let number = self.begin(Open::Read {
+            ticket,
+            partition,
+            offset,
+        });
+        let place = (self.records.topic.name.as_str(), partition);
+        wire::fetch(&mut self.queued, number, place, offset, READ_WAIT_MS);
+    }
+
+    /// True if the oldest record has not been acknowledged for long.
+    fn is_silent(&self, now_ns: MonoNs) -> bool {
+        match self.open.front() {
+            Some((_, Open::Record { scheduled_ns, .. })) => now_ns - *scheduled_ns > SILENT,
+            _ => false,
+        }
+    }
+
+    /// The login failed: nothing that waits for it can be done.
+    fn break_off(&mut self, kind: ErrorKind, words: &[u8]) {
+        while let Some(Waiting { ticket, .. }) = self.waiting.pop_front() {
+            self.end(ticket, Fate::Failed(kind, words.to_vec()), 0);
+        }
     }
 
     /// Takes the reply to the oldest request.
@@ -202,32 +253,44 @@ impl Connection {
         }
         match open {
             Open::Description => {
+                self.describes = false;
                 let found = wire::described(reply).ok_or_else(wrong)?;
                 self.records.topic.learn(&found);
             }
-            Open::Record { ticket, partition } => {
+            Open::Record {
+                ticket,
+                partition,
+                doubts,
+                ..
+            } => {
                 let (code, offset) = wire::produced(reply).ok_or_else(wrong)?;
+                if doubts && code.0 == 0 {
+                    self.records.topic.is_led(partition, self.place);
+                }
                 if code.0 != 0 {
                     self.refused(ticket, code, bytes);
                 } else if self.records.reads && !self.forgotten.contains(&ticket) {
-                    let number = self.begin(Open::Read { ticket, offset });
-                    let Records { topic, wait_ms, .. } = &*self.records;
-                    let place = (topic.name.as_str(), partition);
-                    wire::fetch(&mut self.queued, number, place, offset, *wait_ms);
+                    self.read(ticket, partition, offset);
                 } else {
                     self.end(ticket, Fate::Done, bytes);
                 }
             }
-            Open::Read { ticket, offset } => {
-                match wire::fetched(reply, offset).ok_or_else(wrong)? {
-                    (Code(0), true) => self.end(ticket, Fate::Done, bytes),
-                    (Code(0), false) => {
-                        let words = b"an acknowledged record was not returned".to_vec();
-                        self.end(ticket, Fate::Failed(ErrorKind::Unavailable, words), bytes);
-                    }
-                    (code, _) => self.refused(ticket, code, bytes),
+            Open::Read {
+                ticket,
+                partition,
+                offset,
+            } => match wire::fetched(reply, offset).ok_or_else(wrong)? {
+                Fetched::Record => self.end(ticket, Fate::Done, bytes),
+                Fetched::Nothing if self.forgotten.contains(&ticket) => {
+                    self.end(ticket, Fate::Done, bytes);
                 }
-            }
+                Fetched::Nothing => self.read(ticket, partition, offset),
+                Fetched::Other => {
+                    let words = b"an acknowledged record was not returned".to_vec();
+                    self.end(ticket, Fate::Failed(ErrorKind::Unavailable, words), bytes);
+                }
+                Fetched::Refused(code) => self.refused(ticket, code, bytes),
+            },
         }
         Ok(())
     }
@@ -251,7 +314,17 @@ impl Target for Connection {
     fn encode(&mut self, outgoing: &Outgoing<'_>, _out: &mut Vec<u8>) {
         match self.session.stage {
             Stage::Broken => self.end(outgoing.request, Fate::Untouched, 0),
-            _ => self.waiting.push_back((outgoing.request, outgoing.number)),
+            _ => {
+                if self.is_silent(outgoing.intended_ns) {
+                    let topic = &self.records.topic;
+                    topic.doubt(outgoing.number, outgoing.intended_ns);
+                }
+                self.waiting.push_back(Waiting {
+                    ticket: outgoing.request,
+                    request: outgoing.number,
+                    scheduled_ns: outgoing.intended_ns,
+                });
+            }
         }
     }
 
@@ -266,6 +339,9 @@ impl Target for Connection {
             return Ok(Some(Incoming::new(ASIDE, Answer::Sent, bytes)));
         }
         let greeting = self.session.greeting(reply, bytes, &mut self.queued)?;
+        if let Answer::Failed(kind, words) = greeting.answer {
+            self.break_off(kind, words);
+        }
         Ok(Some(greeting))
     }
 
@@ -281,9 +357,18 @@ impl Target for Connection {
         if self.session.stage != Stage::Ready {
             return None;
         }
-        let (ticket, request) = self.waiting.pop_front()?;
+        let Waiting {
+            ticket,
+            request,
+            scheduled_ns,
+        } = self.waiting.pop_front()?;
         let partition = self.records.topic.partition_of(request);
-        let number = self.begin(Open::Record { ticket, partition });
+        let number = self.begin(Open::Record {
+            ticket,
+            partition,
+            scheduled_ns,
+            doubts: self.records.topic.leader_of(request) != self.place,
+        });
         let records = &*self.records;
         let mut value = Vec::new();
         let turn = Turn::new(records.seed, records.portion, request, "");
@@ -317,10 +402,10 @@ impl Target for Connection {
     }
 
     fn forget(&mut self, ticket: u64) {
-        if let Some(place) = self.waiting.iter().position(|(it, _)| *it == ticket) {
+        if let Some(place) = self.waiting.iter().position(|it| it.ticket == ticket) {
             self.waiting.remove(place);
         } else {
-            self.forgotten.push(ticket);
+            self.forgotten.insert(ticket);
         }
     }
 
@@ -376,310 +461,5 @@ impl Target for Asking {
     fn drain(&mut self, out: &mut Vec<u8>) -> Option<u64> {
         out.append(&mut self.queued);
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::{Bytes, BytesMut};
-    use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
-    use kafka_protocol::messages::metadata_response::{
-        MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
-    };
-    use kafka_protocol::messages::produce_response::{
-        PartitionProduceResponse, TopicProduceResponse,
-    };
-    use kafka_protocol::messages::{
-        ApiKey, BrokerId, FetchResponse, MetadataResponse, ProduceRequest, ProduceResponse,
-        RequestHeader, SaslAuthenticateResponse, SaslHandshakeResponse, TopicName,
-    };
-    use kafka_protocol::protocol::{Decodable as _, Encodable, StrBytes};
-    use kafka_protocol::records::RecordBatchDecoder;
-    use proptest::prelude::*;
-    use unruly_plan::Portion;
-    use unruly_trace::MonoNs;
-
-    use super::super::super::template::{Escape, Template};
-    use super::super::super::tests::READ;
-    use super::super::topic::Topic;
-    use super::super::wire::{FETCH, METADATA, PRODUCE};
-    use super::*;
-    use crate::targets::Route as _;
-
-    const NAME: &str = "orders";
-
-    fn topic_name() -> TopicName {
-        TopicName(StrBytes::from_static_str(NAME))
-    }
-
-    /// A reply as a broker sends it, by the library.
-    fn reply(number: i32, version: i16, body: &impl Encodable) -> Vec<u8> {
-        let mut bytes = BytesMut::new();
-        bytes.extend_from_slice(&number.to_be_bytes());
-        body.encode(&mut bytes, version).expect("it can be written");
-        let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
-        [&length, &bytes[..]].concat()
-    }
-
-    fn description(leaders: &[i32]) -> MetadataResponse {
-        let broker = |number: i32| {
-            MetadataResponseBroker::default()
-                .with_node_id(BrokerId(number))
-                .with_host(StrBytes::from_static_str("127.0.0.1"))
-                .with_port(9092 + number)
-        };
-        let partition = |(number, leader): (i32, &i32)| {
-            MetadataResponsePartition::default()
-                .with_partition_index(number)
-                .with_leader_id(BrokerId(*leader))
-                .with_replica_nodes(vec![BrokerId(1), BrokerId(2)])
-                .with_isr_nodes(vec![BrokerId(1)])
-        };
-        let topic = MetadataResponseTopic::default()
-            .with_name(Some(topic_name()))
-            .with_partitions((0..).zip(leaders).map(partition).collect());
-        MetadataResponse::default()
-            .with_brokers(vec![broker(1), broker(2)])
-            .with_cluster_id(Some(StrBytes::from_static_str("a cluster")))
-            .with_topics(vec![topic])
-    }
-
-    fn topic(leaders: &[i32]) -> Topic {
-        let bytes = reply(2, METADATA, &description(leaders));
-        let (_, rest) = wire::correlation(&bytes[LENGTH_BYTES..]).expect("a number");
-        let found = wire::described(rest).expect("a description");
-        assert_eq!(found.brokers[1], (2, "127.0.0.1".to_owned(), 9094));
-        Topic::of(NAME, &found).expect("a topic")
-    }
-
-    fn connection(login: Option<Login>, reads: bool) -> Connection {
-        let value = Template::parse("message", "order {sequence}", Escape::Body, None);
-        let records = Records {
-            topic: Arc::new(topic(&[1, 2])),
-            login,
-            acknowledgements: -1,
-            reads,
-            value: value.expect("a template"),
-            data: None,
-            wait_ms: 1000,
-            seed: 1,
-            portion: Portion::new(0, 1),
-        };
-        Connection::new(Arc::new(records), 0)
-    }
-
-    fn ready(reads: bool) -> Connection {
-        let mut connection = connection(None, reads);
-        assert_eq!(connection.greet(&mut Vec::new()), 0);
-        connection
-    }
-
-    fn ask(connection: &mut Connection, ticket: u64) -> Vec<u8> {
-        let outgoing = Outgoing {
-            request: ticket,
-            number: ticket,
-            session: 0,
-            intended_ns: MonoNs(0),
-            operation: READ,
-        };
-        connection.encode(&outgoing, &mut Vec::new());
-        let mut out = Vec::new();
-        assert_eq!(connection.drain(&mut out), Some(ticket));
-        out
-    }
-
-    fn produced(code: i16, offset: i64) -> ProduceResponse {
-        let own = PartitionProduceResponse::default()
-            .with_error_code(code)
-            .with_base_offset(offset);
-        let own = TopicProduceResponse::default()
-            .with_name(topic_name())
-            .with_partition_responses(vec![own]);
-        ProduceResponse::default().with_responses(vec![own])
-    }
-
-    fn fetched(code: i16, records: &[u8]) -> FetchResponse {
-        let own = PartitionData::default()
-            .with_error_code(code)
-            .with_records(Some(Bytes::copy_from_slice(records)));
-        let own = FetchableTopicResponse::default()
-            .with_topic(topic_name())
-            .with_partitions(vec![own]);
-        FetchResponse::default().with_responses(vec![own])
-    }
-
-    fn take(connection: &mut Connection, bytes: &[u8]) -> Option<(u64, Fate)> {
-        for end in 0..bytes.len() {
-            let part = connection.decode(&bytes[..end]).expect("a part");
-            assert!(part.is_none(), "after {end} bytes");
-        }
-        let incoming = connection.decode(bytes).expect("a reply").expect("whole");
-        assert_eq!((incoming.request, incoming.bytes), (ASIDE, bytes.len()));
-        connection.next_reply().map(|it| (it.ticket, it.fate))
-    }
-
-    /// The batch of a request, and the number of the request on the wire.
-    fn batch(request: &[u8]) -> (i32, Bytes) {
-        let mut bytes = Bytes::copy_from_slice(&request[LENGTH_BYTES..]);
-        let version = ApiKey::Produce.request_header_version(PRODUCE);
-        let header = RequestHeader::decode(&mut bytes, version).expect("a header");
-        assert_eq!(header.request_api_version, PRODUCE);
-        let body = ProduceRequest::decode(&mut bytes, PRODUCE).expect("a request");
-        assert_eq!((body.acks, body.timeout_ms), (-1, 1000));
-        assert_eq!(body.topic_data[0].name, topic_name());
-        let own = &body.topic_data[0].partition_data[0];
-        (header.correlation_id, own.records.clone().expect("records"))
-    }
-
-    #[test]
-    fn a_request_is_a_record_and_its_acknowledgement_the_reply() {
-        let mut connection = ready(false);
-        let sent = ask(&mut connection, 7);
-        let (number, mut records) = batch(&sent);
-        let found = RecordBatchDecoder::decode(&mut records).expect("a batch");
-        assert_eq!(found.records[0].value, Some(Bytes::from_static(b"order 8")));
-        assert!(!connection.is_idle());
-        let bytes = reply(number, PRODUCE, &produced(0, 40));
-        assert_eq!(take(&mut connection, &bytes), Some((7, Fate::Done)));
-        assert!(connection.is_idle());
-    }
-
-    #[test]
-    fn a_request_that_is_read_ends_when_its_record_was_returned() {
-        let mut connection = ready(true);
-        let (number, records) = batch(&ask(&mut connection, 7));
-        let acknowledged = reply(number, PRODUCE, &produced(0, 0));
-        assert_eq!(take(&mut connection, &acknowledged), None);
-        let mut out = Vec::new();
-        assert_eq!(connection.drain(&mut out), None);
-        assert_eq!(out[LENGTH_BYTES..][..4], [0, 1, 0, 11], "a fetch");
-        let returned = reply(number + 1, FETCH, &fetched(0, &records));
-        assert_eq!(take(&mut connection, &returned), Some((7, Fate::Done)));
-    }
-
-    #[test]
-    fn an_acknowledged_record_that_is_not_returned_is_a_failure() {
-        for (offset, code, records) in [(0, 0, false), (1, 0, true), (0, 1, true)] {
-            let mut connection = ready(true);
-            let (number, own) = batch(&ask(&mut connection, 7));
-            let acknowledged = reply(number, PRODUCE, &produced(0, offset));
-            assert_eq!(take(&mut connection, &acknowledged), None);
-            let own = if records { &own[..] } else { b"" };
-            let returned = reply(number + 1, FETCH, &fetched(code, own));
-            let found = take(&mut connection, &returned);
-            assert!(matches!(found, Some((7, Fate::Failed(..)))), "{found:?}");
-        }
-    }
-
-    #[test]
-    fn a_broker_that_leads_no_more_is_asked_who_does() {
-        let mut connection = ready(false);
-        let topic = Arc::clone(&connection.records.topic);
-        assert_eq!((topic.place(None, 0), topic.place(None, 1)), (0, 1));
-        let (number, _) = batch(&ask(&mut connection, 0));
-        let refused = reply(number, PRODUCE, &produced(6, -1));
-        let words = b"NotLeaderOrFollower (error 6)".to_vec();
-        let failed = Fate::Failed(ErrorKind::Unavailable, words);
-        assert_eq!(take(&mut connection, &refused), Some((0, failed)));
-        let mut out = Vec::new();
-        assert_eq!(connection.drain(&mut out), None);
-        assert_eq!(out[LENGTH_BYTES..][..4], [0, 3, 0, 7], "a question");
-        let moved = reply(number + 1, METADATA, &description(&[2, 1]));
-        assert_eq!(take(&mut connection, &moved), None);
-        assert_eq!((topic.place(None, 0), topic.place(None, 1)), (1, 0));
-    }
-
-    #[test]
-    fn a_reply_to_a_request_that_was_given_up_is_dropped() {
-        let mut connection = ready(true);
-        let (number, _) = batch(&ask(&mut connection, 7));
-        connection.forget(7);
-        let bytes = reply(number, PRODUCE, &produced(0, 0));
-        assert_eq!(take(&mut connection, &bytes), None);
-        assert!(connection.is_idle() && connection.forgotten.is_empty());
-    }
-
-    #[test]
-    fn a_reply_that_nobody_asked_for_is_not_of_the_protocol() {
-        let mut connection = ready(false);
-        let bytes = reply(1, PRODUCE, &produced(0, 0));
-        assert_eq!(connection.decode(&bytes), Err(ProtocolError::Unasked));
-        let (number, _) = batch(&ask(&mut connection, 7));
-        let other = reply(number + 1, PRODUCE, &produced(0, 0));
-        assert!(connection.decode(&other).is_err());
-        assert!(connection.decode(b"HTTP/1.1 400 Bad").is_err());
-    }
-
-    #[test]
-    fn a_user_logs_in_before_the_first_record_goes() {
-        let login = || Login {
-            user: "app".to_owned(),
-            password: "secret".to_owned(),
-        };
-        for (code, words, wanted) in [
-            (0, "", Answer::Done),
-            (58, "no", Answer::Failed(ErrorKind::Denied, b"no")),
-            (
-                58,
-                "",
-                Answer::Failed(ErrorKind::Denied, b"the broker refuses the login"),
-            ),
-        ] {
-            let mut connection = connection(Some(login()), false);
-            let mut out = Vec::new();
-            assert_eq!(connection.greet(&mut out), 1);
-            let mechanisms = vec![StrBytes::from_static_str("PLAIN")];
-            let greeting = SaslHandshakeResponse::default().with_mechanisms(mechanisms);
-            let bytes = reply(0, 1, &greeting);
-            let incoming = connection.decode(&bytes).unwrap().expect("whole");
-            assert_eq!(incoming.request, ASIDE);
-            out.clear();
-            assert_eq!(connection.drain(&mut out), None);
-            assert!(out.ends_with(b"\0\0\0\x0b\0app\0secret"), "{out:?}");
-            let words = Some(StrBytes::from_static_str(words));
-            let end = SaslAuthenticateResponse::default()
-                .with_error_code(code)
-                .with_error_message(words);
-            let bytes = reply(1, 0, &end);
-            let incoming = connection.decode(&bytes).unwrap().expect("whole");
-            assert_eq!((incoming.request, incoming.answer), (GREETING, wanted));
-            assert_eq!(connection.is_closing(), code != 0);
-        }
-        let mut connection = connection(Some(login()), false);
-        connection.greet(&mut Vec::new());
-        let refusal = SaslHandshakeResponse::default().with_error_code(33);
-        let bytes = reply(0, 1, &refusal);
-        let incoming = connection.decode(&bytes).unwrap().expect("whole");
-        assert!(matches!(
-            incoming.answer,
-            Answer::Failed(ErrorKind::Denied, _)
-        ));
-        assert!(connection.is_closing());
-    }
-
-    proptest! {
-        #[test]
-        fn any_reply_is_taken_or_refused(
-            body in prop::collection::vec(any::<u8>(), 0..200), number in 0_i32..3,
-            reads in any::<bool>(), known in any::<bool>()
-        ) {
-            let mut connection = ready(reads);
-            ask(&mut connection, 1);
-            let mut input = u32::try_from(4 + body.len()).unwrap().to_be_bytes().to_vec();
-            input.extend_from_slice(&number.to_be_bytes());
-            input.extend_from_slice(&body);
-            if let Ok(Some(incoming)) = connection.decode(if known { &input } else { &body }) {
-                prop_assert!(incoming.bytes <= input.len());
-            }
-            let _ = (wire::described(&body), wire::fetched(&body, 0), wire::handshaken(&body));
-            let _ = (wire::logged_in(&body), wire::produced(&body));
-        }
-
-        #[test]
-        fn a_list_that_is_longer_than_its_reply_makes_no_room(count in 1_i32..) {
-            let mut body = vec![0; 4];
-            body.extend_from_slice(&count.to_be_bytes());
-            prop_assert_eq!(wire::described(&body), None);
-        }
     }
 }

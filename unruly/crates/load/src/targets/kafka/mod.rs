@@ -11,7 +11,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use unruly_plan::Portion;
+use unruly_plan::{Portion, Secret};
 use unruly_trace::DurationNs;
 
 use super::template::{Data, Escape, Template};
@@ -24,7 +24,7 @@ use topic::Topic;
 /// The port of a broker.
 const PORT: u16 = 9092;
 
-/// Longest that a broker waits for its replicas, or for a record that is to be read.
+/// Longest that a broker waits for its replicas.
 const WAIT_MS_MAX: i64 = 3_600_000;
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
@@ -99,7 +99,7 @@ fn reads(settings: &Settings<'_>) -> Result<bool, DriverError> {
 #[derive(Debug, Clone)]
 struct Login {
     user: String,
-    password: String,
+    password: Secret,
 }
 
 fn login(settings: &Settings<'_>) -> Result<Option<Login>, DriverError> {
@@ -108,7 +108,7 @@ fn login(settings: &Settings<'_>) -> Result<Option<Login>, DriverError> {
         (true, None) => Ok(None),
         (false, Some(password)) => Ok(Some(Login {
             user: user.clone(),
-            password: password.reveal().to_owned(),
+            password: password.clone(),
         })),
         (true, Some(_)) => Err(DriverError::new(
             "url",

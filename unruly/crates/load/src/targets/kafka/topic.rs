@@ -1,11 +1,13 @@
 //! A topic: its partitions, and which broker leads each.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use unruly_plan::Store;
-use unruly_trace::monotonic;
+use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
-use super::wire::{self, Description};
+use super::wire::{self, Description, PartitionDescription};
 use super::{Login, PORT};
 use crate::introduction::{Conversation, IntroductionError};
 use crate::link::Place;
@@ -16,6 +18,9 @@ use super::connection::Asking;
 
 /// Topics that an error names at most.
 const NAMED_MAX: usize = 10;
+
+/// The least time between two requests that ask another broker than the leader for a partition.
+const DOUBT_PERIOD: DurationNs = DurationNs::seconds(1);
 
 /// A topic, and the brokers that lead its partitions.
 #[derive(Debug)]
@@ -31,6 +36,12 @@ struct Partition {
     number: i32,
     /// The place of its leader.
     leader: AtomicUsize,
+    /// The epoch of that leader.
+    epoch: Mutex<i32>,
+    /// The request that another broker is to have: its number and one more. 0 is none.
+    doubted_by: AtomicI64,
+    /// When its leader was doubted last.
+    doubted_ns: AtomicI64,
 }
 
 impl Route for Topic {
@@ -38,9 +49,16 @@ impl Route for Topic {
         self.brokers.len()
     }
 
+    /// The place of the leader. A doubted leader's next request goes to another broker, which says
+    /// that it does not lead, and then who does.
     fn place(&self, _key: Option<&str>, request: u64) -> usize {
-        let leader = &self.partition(request).leader;
-        leader.load(Ordering::Relaxed)
+        let partition = self.partition(request);
+        let leader = self.leader_of(request);
+        let turns = usize::try_from(partition.doubted_by.swap(0, Ordering::Relaxed)).unwrap_or(0);
+        match (turns, self.brokers.len()) {
+            (0, _) | (_, 1) => leader,
+            (turns, brokers) => (leader + 1 + turns % (brokers - 1)) % brokers,
+        }
     }
 }
 
@@ -101,7 +119,11 @@ impl Topic {
         };
         if topic.code.0 != 0 {
             let said = format!("topic {name:?}: {}", topic.code.words());
-            return Err(wrong(said, WANTED, CREATE));
+            let hint = match topic.code.kind() {
+                ErrorKind::Denied => "may this user describe the topic, and write to it?",
+                _ => CREATE,
+            };
+            return Err(wrong(said, WANTED, hint));
         }
         if topic.partitions.is_empty() {
             return Err(wrong(
@@ -110,11 +132,21 @@ impl Topic {
                 CREATE,
             ));
         }
-        let brokers: Vec<i32> = found.brokers.iter().map(|(number, ..)| *number).collect();
-        let place = |leader: &i32| brokers.iter().position(|it| it == leader).unwrap_or(0);
-        let partitions = topic.partitions.iter().map(|(number, leader)| Partition {
-            number: *number,
-            leader: AtomicUsize::new(place(leader)),
+        let brokers: Vec<i32> = brokers_of(found).map(|(number, ..)| *number).collect();
+        if brokers.is_empty() {
+            return Err(wrong(
+                "the broker names no brokers",
+                "wanted itself",
+                CREATE,
+            ));
+        }
+        let place = |leader: i32| brokers.iter().position(|it| *it == leader).unwrap_or(0);
+        let partitions = topic.partitions.iter().map(|it| Partition {
+            number: it.number,
+            leader: AtomicUsize::new(place(it.leader)),
+            epoch: Mutex::new(it.epoch),
+            doubted_by: AtomicI64::new(0),
+            doubted_ns: AtomicI64::new(0),
         });
         Ok(Self {
             name: name.to_owned(),
@@ -134,18 +166,57 @@ impl Topic {
         self.partition(request).number
     }
 
-    /// Takes the leaders that a later description names. A broker that there was not is of no use: no
-    /// connection leads to it.
+    /// The place of the broker that leads the partition of a request, as far as it is known.
+    pub(super) fn leader_of(&self, request: u64) -> usize {
+        self.partition(request).leader.load(Ordering::Relaxed)
+    }
+
+    /// Lets another broker be asked who leads the partition of a request, since its leader is silent.
+    pub(super) fn doubt(&self, request: u64, now_ns: MonoNs) {
+        let partition = self.partition(request);
+        let before_ns = partition.doubted_ns.load(Ordering::Relaxed);
+        if now_ns - MonoNs(before_ns) > DOUBT_PERIOD {
+            partition.doubted_ns.store(now_ns.0, Ordering::Relaxed);
+            let turn = i64::try_from(request).unwrap_or(0).saturating_add(1);
+            partition.doubted_by.store(turn, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the broker of a place has written to a partition, so that it leads it.
+    pub(super) fn is_led(&self, number: i32, place: usize) {
+        let known = self.partitions.iter().find(|it| it.number == number);
+        if let Some(partition) = known {
+            partition.leader.store(place, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the leaders that a later description names. A broker that there was not at the start is
+    /// of no use: no connection leads to it. An old leader may not know yet that it is none.
     pub(super) fn learn(&self, found: &Description) {
-        let topics = found.topics.iter().filter(|it| it.name == self.name);
-        for (number, leader) in topics.flat_map(|it| &it.partitions) {
-            let known = self.partitions.iter().find(|it| it.number == *number);
-            let place = self.brokers.iter().position(|it| it == leader);
-            if let (Some(partition), Some(place)) = (known, place) {
+        let topic = found.topics.iter().find(|it| it.name == self.name);
+        let Some(topic) = topic else { return };
+        let known: HashMap<i32, &PartitionDescription> =
+            topic.partitions.iter().map(|it| (it.number, it)).collect();
+        for partition in &self.partitions {
+            let Some(now) = known.get(&partition.number) else {
+                continue;
+            };
+            let place = self.brokers.iter().position(|it| *it == now.leader);
+            let epoch = partition.epoch.lock();
+            let mut epoch = epoch.unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = place.filter(|_| now.epoch >= *epoch) {
+                *epoch = now.epoch;
                 partition.leader.store(place, Ordering::Relaxed);
             }
         }
     }
+}
+
+/// The brokers by their numbers, so that a place is the same broker in all parts of a run.
+fn brokers_of(found: &Description) -> impl Iterator<Item = &(i32, String, u16)> {
+    let mut brokers: Vec<_> = found.brokers.iter().collect();
+    brokers.sort_unstable();
+    brokers.into_iter()
 }
 
 const WANTED: &str = "wanted a topic that there is";
@@ -162,8 +233,7 @@ fn wrong(
 /// The places of the brokers, as they announce themselves.
 fn places_of(found: &Description, settings: &Settings<'_>) -> Result<Vec<Place>, DriverError> {
     let mut store: Store = settings.store.clone();
-    let hosts = found.brokers.iter();
-    store.url.hosts = hosts
+    store.url.hosts = brokers_of(found)
         .map(|(_, host, port)| (host.clone(), Some(*port)))
         .collect();
     let settings = Settings {
@@ -214,37 +284,71 @@ mod tests {
     use super::super::wire::{Code, TopicDescription};
     use super::*;
 
-    fn described(name: &str, code: i16, partitions: &[(i32, i32)]) -> Description {
+    /// Partitions with the number of the leader and its epoch.
+    fn described(name: &str, code: i16, leaders: &[(i32, i32)]) -> Description {
         let broker = |number: i32| (number, format!("b{number}"), 9092);
+        let partition = |(number, (leader, epoch)): (i32, &(i32, i32))| PartitionDescription {
+            number,
+            leader: *leader,
+            epoch: *epoch,
+        };
         Description {
-            brokers: [7, 8].map(broker).to_vec(),
+            brokers: [9, 7, 8].map(broker).to_vec(),
             topics: vec![TopicDescription {
                 code: Code(code),
                 name: name.to_owned(),
                 is_internal: false,
-                partitions: partitions.to_vec(),
+                partitions: (0..).zip(leaders).map(partition).collect(),
             }],
         }
     }
 
+    fn topic(leaders: &[(i32, i32)]) -> Topic {
+        Topic::of("t", &described("t", 0, leaders)).expect("a topic")
+    }
+
     #[test]
     fn requests_go_to_the_leaders_of_the_partitions_in_turn() {
-        let found = described("t", 0, &[(0, 8), (1, 7), (2, 8)]);
-        let topic = Topic::of("t", &found).expect("a topic");
+        let topic = topic(&[(8, 0), (7, 0), (9, 0)]);
         let turns = (0..6).map(|it| (topic.partition_of(it), topic.place(None, it)));
-        let once = [(0, 1), (1, 0), (2, 1)];
+        let once = [(0, 1), (1, 0), (2, 2)];
         assert_eq!(turns.collect::<Vec<_>>(), [once, once].concat());
     }
 
     #[test]
     fn a_leader_that_moved_is_learnt_if_there_is_a_connection_to_it() {
-        let topic = Topic::of("t", &described("t", 0, &[(0, 7)])).expect("a topic");
-        topic.learn(&described("t", 0, &[(0, 9), (5, 8)]));
+        let topic = topic(&[(7, 3)]);
+        for (other, place) in [
+            (described("t", 0, &[(5, 4)]), 0),
+            (described("other", 0, &[(8, 4)]), 0),
+            (described("t", 0, &[(8, 4)]), 1),
+            // The old leader does not know it yet.
+            (described("t", 0, &[(7, 3)]), 1),
+            (described("t", 0, &[(9, 5)]), 2),
+        ] {
+            topic.learn(&other);
+            assert_eq!(topic.place(None, 0), place, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn one_request_a_second_of_a_silent_leader_goes_to_another_broker() {
+        let topic = topic(&[(7, 0), (8, 0)]);
+        let now = |ms: i64| MonoNs(10_000_000_000) + DurationNs::millis(ms);
+        topic.doubt(4, now(0));
+        let places = [0, 0, 1].map(|request| topic.place(None, request));
+        assert_ne!(places[0], 0);
+        assert_eq!(places[1..], [0, 1]);
+        topic.doubt(6, now(900));
         assert_eq!(topic.place(None, 0), 0);
-        topic.learn(&described("other", 0, &[(0, 8)]));
-        assert_eq!(topic.place(None, 0), 0);
-        topic.learn(&described("t", 0, &[(0, 8)]));
-        assert_eq!(topic.place(None, 0), 1);
+        topic.doubt(8, now(1_100));
+        let other = topic.place(None, 0);
+        assert!([1, 2].contains(&other));
+        topic.doubt(9 * 2 + 1, now(1_200));
+        assert_ne!(topic.place(None, 1), 1);
+        // It wrote the record, so it leads.
+        topic.is_led(0, other);
+        assert_eq!(topic.place(None, 0), other);
     }
 
     #[test]
@@ -253,13 +357,20 @@ mod tests {
             let refused = Topic::of(name, found).err();
             refused.expect("refused").to_string()
         };
-        let found = described("orders", 0, &[(0, 7)]);
+        let found = described("orders", 0, &[(7, 0)]);
         assert!(said("", &found).contains("there are orders"));
         assert!(said("other", &found).contains("the broker says nothing of \"other\""));
         let absent = described("t", 3, &[]);
         assert!(said("t", &absent).contains("UnknownTopicOrPartition (error 3)"));
         assert!(said("t", &absent).contains("create it"));
+        let denied = described("t", 29, &[]);
+        assert!(said("t", &denied).contains("may this user"));
         let empty = described("t", 0, &[]);
         assert!(said("t", &empty).contains("has no partitions"));
+        let alone = Description {
+            brokers: Vec::new(),
+            ..described("t", 0, &[(7, 0)])
+        };
+        assert!(said("t", &alone).contains("names no brokers"));
     }
 }

@@ -16,7 +16,7 @@ use kafka_protocol::messages::{
     ApiKey, FetchRequest, MetadataRequest, ProduceRequest, RequestHeader, SaslAuthenticateRequest,
     SaslHandshakeRequest, TopicName,
 };
-use kafka_protocol::protocol::{Encodable, Request, StrBytes};
+use kafka_protocol::protocol::{Encodable, StrBytes};
 use kafka_protocol::records::{
     Compression, NO_PARTITION_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Record,
     RecordBatchEncoder, RecordEncodeOptions, TimestampType,
@@ -39,16 +39,20 @@ const FETCH_BYTES: i32 = 1 << 20;
 const LAST_DELTA: usize = 23;
 
 /// Appends a request with its length and header.
-fn request<R: Request>(out: &mut Vec<u8>, version: i16, correlation: i32, body: &R) {
+fn request(
+    out: &mut Vec<u8>,
+    (kind, version): (ApiKey, i16),
+    correlation: i32,
+    body: &impl Encodable,
+) {
     let mut message = BytesMut::new();
     let header = RequestHeader::default()
-        .with_request_api_key(R::KEY)
+        .with_request_api_key(kind as i16)
         .with_request_api_version(version)
         .with_correlation_id(correlation)
         .with_client_id(Some(StrBytes::from_static_str("unruly")));
-    let header_version = ApiKey::try_from(R::KEY).map(|key| key.request_header_version(version));
     // Both fail only for what a version cannot say, and these versions can say all of it.
-    let _ = header.encode(&mut message, header_version.unwrap_or(1));
+    let _ = header.encode(&mut message, kind.request_header_version(version));
     let _ = body.encode(&mut message, version);
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&length.to_be_bytes());
@@ -65,21 +69,26 @@ pub(super) fn metadata(out: &mut Vec<u8>, correlation: i32, topic: Option<&str>)
     let body = MetadataRequest::default()
         .with_topics(topic.map(|it| vec![named(it)]))
         .with_allow_auto_topic_creation(false);
-    request(out, METADATA, correlation, &body);
+    request(out, (ApiKey::Metadata, METADATA), correlation, &body);
 }
 
 /// Says that the client logs in with a name and a password.
 pub(super) fn handshake(out: &mut Vec<u8>, correlation: i32) {
     let mechanism = StrBytes::from_static_str("PLAIN");
     let body = SaslHandshakeRequest::default().with_mechanism(mechanism);
-    request(out, HANDSHAKE, correlation, &body);
+    request(out, (ApiKey::SaslHandshake, HANDSHAKE), correlation, &body);
 }
 
 /// Logs in (RFC 4616).
 pub(super) fn authenticate(out: &mut Vec<u8>, correlation: i32, user: &str, password: &str) {
     let body = SaslAuthenticateRequest::default()
         .with_auth_bytes(Bytes::from(format!("\0{user}\0{password}")));
-    request(out, AUTHENTICATE, correlation, &body);
+    request(
+        out,
+        (ApiKey::SaslAuthenticate, AUTHENTICATE),
+        correlation,
+        &body,
+    );
 }
 
 /// Writes one record to a partition.
@@ -124,7 +133,7 @@ pub(super) fn produce(
         .with_acks(acknowledgements)
         .with_timeout_ms(wait_ms)
         .with_topic_data(vec![data]);
-    request(out, PRODUCE, correlation, &body);
+    request(out, (ApiKey::Produce, PRODUCE), correlation, &body);
 }
 
 /// Reads a partition from an offset on; the broker waits until there is something.
@@ -147,7 +156,7 @@ pub(super) fn fetch(
         .with_min_bytes(1)
         .with_max_bytes(FETCH_BYTES)
         .with_topics(vec![own]);
-    request(out, FETCH, correlation, &body);
+    request(out, (ApiKey::Fetch, FETCH), correlation, &body);
 }
 
 /// An error code of Kafka.
@@ -164,7 +173,13 @@ impl Code {
         use ResponseError as It;
         matches!(
             self.known(),
-            Some(It::NotLeaderOrFollower | It::LeaderNotAvailable | It::FencedLeaderEpoch)
+            Some(
+                It::NotLeaderOrFollower
+                    | It::LeaderNotAvailable
+                    | It::FencedLeaderEpoch
+                    | It::UnknownTopicOrPartition
+                    | It::KafkaStorageError
+            )
         )
     }
 
@@ -180,7 +195,8 @@ impl Code {
                 | It::ReplicaNotAvailable
                 | It::NotEnoughReplicas
                 | It::NotEnoughReplicasAfterAppend
-                | It::FencedLeaderEpoch,
+                | It::FencedLeaderEpoch
+                | It::KafkaStorageError,
             ) => ErrorKind::Unavailable,
             Some(
                 It::TopicAuthorizationFailed
@@ -290,15 +306,30 @@ pub(super) fn produced(reply: &[u8]) -> Option<(Code, i64)> {
     (topics == 1 && partitions == 1).then_some(found)
 }
 
-/// Reads the reply to a fetch of one partition: its error, and whether it holds the record of an offset.
-pub(super) fn fetched(reply: &[u8], offset: i64) -> Option<(Code, bool)> {
+/// What a fetch came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// A batch that spans the offset came.
+    Record,
+    /// Nothing came: there is nothing yet, or the broker holds this client back.
+    Nothing,
+    /// The batch that came is of other offsets.
+    Other,
+    Refused(Code),
+}
+
+/// Reads the reply to a fetch of one partition from an offset on.
+pub(super) fn fetched(reply: &[u8], offset: i64) -> Option<Fetched> {
     let mut reader = Reader(reply);
     reader.i32()?;
     let whole = Code(reader.i16()?);
     reader.i32()?;
     let topics = reader.count()?;
-    if whole.0 != 0 || topics == 0 {
-        return Some((whole, false));
+    if whole.0 != 0 {
+        return Some(Fetched::Refused(whole));
+    }
+    if topics == 0 {
+        return Some(Fetched::Nothing);
     }
     reader.text()?;
     let partitions = reader.count()?;
@@ -310,11 +341,16 @@ pub(super) fn fetched(reply: &[u8], offset: i64) -> Option<(Code, bool)> {
     reader.skip(16)?;
     reader.i32()?;
     let records = reader.bytes()?;
-    (topics == 1 && partitions == 1).then_some((code, holds(records, offset)))
+    (topics == 1 && partitions == 1).then_some(match code {
+        Code(0) if records.is_empty() => Fetched::Nothing,
+        Code(0) if spans(records, offset) => Fetched::Record,
+        Code(0) => Fetched::Other,
+        code => Fetched::Refused(code),
+    })
 }
 
-/// True if the first batch of some records holds the one of an offset.
-fn holds(records: &[u8], offset: i64) -> bool {
+/// True if the first batch of some records spans an offset.
+fn spans(records: &[u8], offset: i64) -> bool {
     let first = Reader(records).i64();
     let delta = records
         .get(LAST_DELTA..)
@@ -340,8 +376,17 @@ pub(super) struct TopicDescription {
     pub(super) name: String,
     /// It is one of Kafka's own.
     pub(super) is_internal: bool,
-    /// The number of each partition, and that of its leader.
-    pub(super) partitions: Vec<(i32, i32)>,
+    pub(super) partitions: Vec<PartitionDescription>,
+}
+
+/// What a broker says of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PartitionDescription {
+    pub(super) number: i32,
+    /// The number of the broker that leads it.
+    pub(super) leader: i32,
+    /// How often it has had another leader.
+    pub(super) epoch: i32,
 }
 
 /// Reads the reply to a question about topics.
@@ -370,9 +415,12 @@ fn topic_of(reader: &mut Reader<'_>) -> Option<TopicDescription> {
     let mut partitions = Vec::new();
     for _ in 0..reader.count()? {
         reader.i16()?;
-        partitions.push((reader.i32()?, reader.i32()?));
-        // The epoch, the replicas, those in sync, and those that are gone.
-        reader.i32()?;
+        partitions.push(PartitionDescription {
+            number: reader.i32()?,
+            leader: reader.i32()?,
+            epoch: reader.i32()?,
+        });
+        // The replicas, those in sync, and those that are gone.
         reader.skip(4)?;
         reader.skip(4)?;
         reader.skip(4)?;

@@ -1,0 +1,68 @@
+//! Header fields in their order, in one piece of memory.
+
+/// Bytes before each field: the lengths of its name and its value.
+const HEAD_BYTES: usize = 8;
+
+/// Header fields of a message. Names are in small letters; those of the protocol begin with a colon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Fields(Vec<u8>);
+
+impl Fields {
+    /// Appends a field.
+    pub(in super::super) fn push(&mut self, name: &[u8], value: &[u8]) {
+        for bytes in [name.len(), value.len()] {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            self.0.extend_from_slice(&bytes.to_ne_bytes());
+        }
+        self.0.extend_from_slice(name);
+        self.0.extend_from_slice(value);
+    }
+
+    /// Appends a field of a request. Returns false, and appends nothing, if no request may have it.
+    pub(in super::super) fn push_checked(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        let printable = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
+        let good = !name.is_empty() && name.iter().all(token) && value.iter().all(printable);
+        if good {
+            self.push(&name.to_ascii_lowercase(), value);
+        }
+        good
+    }
+
+    /// The fields, each with its name and value.
+    pub(in super::super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (head, after) = rest.split_first_chunk::<HEAD_BYTES>()?;
+            let [name @ .., _, _, _, _] = head;
+            let [_, _, _, _, value @ ..] = head;
+            let length = |bytes: [u8; 4]| usize::try_from(u32::from_ne_bytes(bytes)).ok();
+            let (name, after) = after.split_at_checked(length(*name)?)?;
+            let (value, after) = after.split_at_checked(length(*value)?)?;
+            rest = after;
+            Some((name, value))
+        })
+    }
+
+    /// The value of the first field of a name.
+    pub(in super::super) fn get(&self, name: &str) -> Option<&[u8]> {
+        self.get_all(name).next()
+    }
+
+    /// The values of all fields of a name.
+    pub(in super::super) fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.iter()
+            .filter(move |(its, _)| *its == name.as_bytes())
+            .map(|(_, value)| value)
+    }
+
+    /// True if there is this field.
+    pub(super) fn has(&self, name: &[u8], value: &[u8]) -> bool {
+        self.iter().any(|it| it == (name, value))
+    }
+
+    /// Bytes in memory.
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+}
