@@ -131,7 +131,7 @@ def streamed(path, delays=()):
     queries = [f"{part} from requests" for part in parts]
     queries += [
         f"select *, 'read delay' as layer, {first} + gap - {delay} as started_ns,"
-        f" {first} + gap as ended_ns from requests where request % {every} = 1"
+        f" {first} + gap as ended_ns from requests where request % {every} = 0"
         for every, delay in delays
     ]
     union = " union all ".join(queries)

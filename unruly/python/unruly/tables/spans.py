@@ -59,9 +59,10 @@ def parts_unread(spans: Table, rows: Table, layers: tuple[str, ...], *, retried:
     streamed = _streamed(spans, rows, layers, retried=retried)
     first = streamed.filter(streamed.started_ns < streamed.ended_ns)
     joined = first.join(_absences(spans), KEYS)
+    since_ns = ibis.greatest(joined.since_ns, joined.started_ns)
     return joined.select(
         response=(joined.ended_ns - joined.started_ns).cast("float64"),
-        delay=(joined.ended_ns - joined.since_ns).cast("float64"),
+        delay=(joined.ended_ns - since_ns).cast("float64"),
     )
 
 

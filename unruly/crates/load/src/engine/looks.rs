@@ -28,6 +28,8 @@ pub(super) struct Looks {
     /// When the last wait returned, and whether it left something for the next one.
     returned_ns: MonoNs,
     left: bool,
+    /// Looks one after the other of which each left something.
+    chain: usize,
     /// Bytes that are read now may have come at any time since.
     unseen_since_ns: MonoNs,
 }
@@ -38,6 +40,7 @@ impl Looks {
             wanted,
             returned_ns: MonoNs(0),
             left: false,
+            chain: 0,
             unseen_since_ns: MonoNs(0),
         }
     }
@@ -55,13 +58,13 @@ impl Looks {
         }
     }
 
-    /// Notes a wait: when it began, when it was to end at the latest, when it returned, and whether
-    /// there was more than it returned.
+    /// Notes a wait: when it began, when it was to end at the latest, and when it returned. If it could
+    /// not return all connections that were ready, the others follow in at most `more` looks.
     pub(super) fn returned(
         &mut self,
         (began_ns, until_ns): (MonoNs, MonoNs),
         now_ns: MonoNs,
-        leaves: bool,
+        more: usize,
     ) {
         let before_ns = std::mem::replace(&mut self.returned_ns, now_ns);
         let since_ns = if before_ns == MonoNs(0) {
@@ -71,7 +74,8 @@ impl Looks {
         } else {
             until_ns.min(now_ns)
         };
-        let left = std::mem::replace(&mut self.left, leaves);
+        self.chain = if more > 0 { self.chain + 1 } else { 0 };
+        let left = std::mem::replace(&mut self.left, more > 0 && self.chain <= more);
         self.unseen_since_ns = if left {
             self.unseen_since_ns.min(since_ns)
         } else {
@@ -95,14 +99,14 @@ mod tests {
     fn looks(waits_ms: &[(i64, i64, i64)]) -> Looks {
         let mut looks = Looks::new(true);
         for (began, until, now) in waits_ms {
-            look(&mut looks, (*began, *until, *now), false);
+            look(&mut looks, (*began, *until, *now), 0);
         }
         looks
     }
 
-    fn look(looks: &mut Looks, (began, until, now): (i64, i64, i64), leaves: bool) {
+    fn look(looks: &mut Looks, (began, until, now): (i64, i64, i64), more: usize) {
         let wait = (MonoNs(began * MS), MonoNs(until * MS));
-        looks.returned(wait, MonoNs(now * MS), leaves);
+        looks.returned(wait, MonoNs(now * MS), more);
     }
 
     fn absent_ms(looks: &Looks, now: i64) -> Option<i64> {
@@ -138,12 +142,22 @@ mod tests {
     #[test]
     fn what_one_look_leaves_for_the_next_has_waited_as_long() {
         let mut found = looks(&[(1, 6, 2)]);
-        look(&mut found, (2, 7, 300), true);
-        look(&mut found, (300, 305, 300), true);
-        look(&mut found, (301, 306, 301), false);
+        look(&mut found, (2, 7, 300), 2);
+        look(&mut found, (300, 305, 300), 2);
+        look(&mut found, (301, 306, 301), 0);
         assert_eq!(absent_ms(&found, 301), Some(7));
-        look(&mut found, (301, 306, 301), false);
+        look(&mut found, (301, 306, 301), 0);
         assert_eq!(absent_ms(&found, 301), None);
+    }
+
+    #[test]
+    fn a_look_that_always_leaves_something_forgets_what_was_long_read() {
+        let mut found = looks(&[(1, 6, 2)]);
+        look(&mut found, (2, 7, 300), 2);
+        for now in 300..305 {
+            look(&mut found, (now, now + 5, now), 2);
+        }
+        assert_eq!(absent_ms(&found, 304), None);
     }
 
     #[test]

@@ -480,7 +480,12 @@ impl<'a> Engine<'a> {
         if looks {
             // What does not fit is ready at the next call: the poller is level-triggered.
             let full = ready.len() + 2 >= EVENTS_MAX;
-            self.looks.returned((began_ns, until_ns), monotonic(), full);
+            let more = if full {
+                1 + self.links.len() / EVENTS_MAX
+            } else {
+                0
+            };
+            self.looks.returned((began_ns, until_ns), monotonic(), more);
         }
         for (token, readable, writable) in ready.drain(..) {
             let link = usize::try_from(token).unwrap_or(usize::MAX);

@@ -49,8 +49,8 @@ impl Engine<'_> {
         if let Some(wait) = wait {
             // A process that was stopped meanwhile has not read what there is.
             let unread = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
-            let leaves = received.as_ref().is_err_and(unread);
-            self.looks.returned(wait, received_ns, leaves);
+            let more = usize::from(received.as_ref().is_err_and(unread));
+            self.looks.returned(wait, received_ns, more);
         }
         let received = match received {
             Ok(received) => received,
@@ -378,13 +378,17 @@ impl Engine<'_> {
     /// Notes that a reply may have waited unread.
     fn note_absence(&mut self, asked: &Asked, received_ns: MonoNs) {
         let absent = self.looks.absent_since(received_ns, NOTED_OF_REPLIES);
-        let Some(absent_ns) = absent else { return };
+        // One that was due after the absence was not delayed by it.
+        let own = absent.map(|absent_ns| absent_ns.max(asked.intended_ns));
+        let Some(absent_ns) = own.filter(|own| received_ns - *own > NOTED_OF_REPLIES) else {
+            return;
+        };
         self.live.parts.push(Part {
             server: asked.record.server,
             request: asked.record.request,
             attempt: asked.record.attempt,
             layer: Layer::ReadDelay,
-            started_ns: self.clock.column(absent_ns.max(asked.intended_ns)),
+            started_ns: self.clock.column(absent_ns),
             ended_ns: self.clock.column(received_ns),
         });
     }

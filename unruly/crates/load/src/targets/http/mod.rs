@@ -301,6 +301,7 @@ impl Exchange for Asking {
             form,
             user: self.kept.user_of(session),
             keeps_body: value || looks,
+            head: ask.form.is_head(),
         };
         Ok(Request {
             fields,

@@ -176,14 +176,14 @@ impl Form {
                 "remove it, or http2",
             ));
         }
-        if self.request(&outgoing, true).is_ok() {
+        let Err(words) = self.request(&outgoing, true) else {
             return Ok(());
-        }
+        };
         Err(DriverError::new(
             "url",
-            "it is no URL that HTTP/2 can carry",
-            "wanted a path of the characters that a URL may have",
-            "write the others as %20 and so on",
+            words,
+            "wanted a request that HTTP/2 can carry",
+            "write other characters of the path as %20 and so on",
         ))
     }
 
@@ -267,7 +267,7 @@ impl Form {
         let (mut lines, mut path) = (Vec::new(), Vec::new());
         self.headers.write(&turn, data, &mut lines);
         self.path.write(&turn, data, &mut path);
-        if !path.iter().all(|byte| byte.is_ascii_graphic()) {
+        if !path.iter().all(|byte| *byte > b' ' && *byte != 0x7f) {
             return Err("its path has a space or another byte that no path has".to_owned());
         }
         let mut fields = Fields::default();
@@ -275,7 +275,12 @@ impl Form {
         fields.push(b":scheme", self.scheme.as_bytes());
         let pairs = || lines.split(|byte| *byte == b'\n').filter_map(pair);
         let host = pairs().find(|(name, _)| name.eq_ignore_ascii_case(b"host"));
-        fields.push(b":authority", host.map_or(b"", |(_, value)| value));
+        let host = host.map_or(&b""[..], |(_, value)| value);
+        if host.is_empty() || !host.iter().all(u8::is_ascii_graphic) {
+            let host = String::from_utf8_lossy(host);
+            return Err(format!("its header Host is {host:?}"));
+        }
+        fields.push(b":authority", host);
         fields.push(b":path", &path);
         let own = pairs().filter(|(name, _)| !name.eq_ignore_ascii_case(b"host"));
         for (name, value) in own {

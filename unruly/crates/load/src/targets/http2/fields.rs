@@ -29,6 +29,24 @@ impl Fields {
         good
     }
 
+    /// The status of a response; `None` if these are not the fields of one: its status alone is a field
+    /// of the protocol and stands first, and names have no capital letters.
+    pub(super) fn status(&self) -> Option<u16> {
+        let mut fields = self.iter();
+        let (b":status", value) = fields.next()? else {
+            return None;
+        };
+        let good = fields.all(|(name, _)| is_name(name)) && value.len() == 3;
+        let digits = value.iter().all(u8::is_ascii_digit);
+        let status = std::str::from_utf8(value).ok()?.parse().ok()?;
+        (good && digits && (100..600).contains(&status)).then_some(status)
+    }
+
+    /// True if a name is one of the protocol, or none that a field may have.
+    pub(super) fn has_names_of_protocol(&self) -> bool {
+        self.iter().any(|(name, _)| !is_name(name))
+    }
+
     /// The fields, each with its name and value.
     pub(in super::super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = self.0.as_slice();
@@ -65,4 +83,9 @@ impl Fields {
     pub(super) const fn len(&self) -> usize {
         self.0.len()
     }
+}
+
+/// True if a field besides those of the protocol may have this name.
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name[0] != b':' && !name.iter().any(u8::is_ascii_uppercase)
 }

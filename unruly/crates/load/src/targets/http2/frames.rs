@@ -9,6 +9,9 @@ pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Largest frame that nobody has said otherwise of.
 pub(super) const FRAME_BYTES: usize = 16_384;
 
+/// Largest frame that anybody can allow.
+pub(super) const FRAME_BYTES_MAX: usize = (1 << 24) - 1;
+
 /// The window of a stream or a connection that nobody has said otherwise of.
 pub(super) const WINDOW_BYTES: i64 = 65_535;
 
@@ -50,6 +53,7 @@ pub(super) mod setting {
 /// Error codes.
 pub(super) mod code {
     pub(in super::super) const NONE: u32 = 0;
+    pub(in super::super) const PROTOCOL: u32 = 1;
     pub(in super::super) const CANCEL: u32 = 8;
 }
 
@@ -119,7 +123,7 @@ impl<'a> Frame<'a> {
     /// The payload without its padding and priority; `None` if there is less than these say.
     pub(super) fn content(&self) -> Option<&'a [u8]> {
         let mut content = self.payload;
-        if self.has(flag::PADDED) {
+        if self.has(flag::PADDED) && self.kind != kind::CONTINUATION {
             let (bytes, rest) = content.split_first()?;
             content = rest.get(..rest.len().checked_sub(usize::from(*bytes))?)?;
         }

@@ -82,6 +82,8 @@ pub(super) struct About {
     pub(super) user: u64,
     /// The body of its response is looked at.
     pub(super) keeps_body: bool,
+    /// It asks for the header fields alone.
+    pub(super) head: bool,
 }
 
 /// A whole response.
@@ -209,14 +211,11 @@ impl Streams {
         if self.closing || self.streams.len() >= limits.streams {
             return None;
         }
-        if i64::from(self.next) > frames::WINDOW_BYTES_MAX {
-            // All numbers are used up; the next connection has them again.
-            self.closing = true;
-            return None;
-        }
         let Waiting { ticket, request } = self.waiting.pop_front()?;
         let number = self.next;
         self.next += 2;
+        // All numbers are used up then; the next connection has them again.
+        self.closing = i64::from(self.next) > frames::WINDOW_BYTES_MAX;
         let block = self.encoder.encode(&request.fields);
         let ends = request.body.is_empty();
         frames::put_headers(out, number, block, ends, limits.frame_bytes);
@@ -235,40 +234,45 @@ impl Streams {
         };
         self.streams.insert(number, stream);
         if !ends {
-            self.unsent.push_back(number);
-            self.send_bodies(out);
+            self.send_body(number, out);
         }
         Some(ticket)
     }
 
     /// Sends of the bodies what the windows allow.
     fn send_bodies(&mut self, out: &mut Vec<u8>) {
+        for _ in 0..self.unsent.len() {
+            if self.window <= 0 {
+                return;
+            }
+            if let Some(number) = self.unsent.pop_front() {
+                self.send_body(number, out);
+            }
+        }
+    }
+
+    /// Sends of a body what the windows allow. The rest has its turn after the other bodies.
+    fn send_body(&mut self, number: u32, out: &mut Vec<u8>) {
         let frame_bytes = self.limits.unwrap_or_default().frame_bytes;
-        let mut left = self.unsent.len();
-        while left > 0
-            && let Some(number) = self.unsent.pop_front()
-        {
-            left -= 1;
-            let Some(stream) = self.streams.get_mut(&number) else {
-                continue;
-            };
-            loop {
-                let window = usize::try_from(self.window.min(stream.window)).unwrap_or(0);
-                let bytes = stream.unsent.len().min(frame_bytes).min(window);
-                if bytes == 0 {
-                    break;
-                }
-                let last = bytes == stream.unsent.len();
-                let flags = if last { flag::END_STREAM } else { 0 };
-                frames::put(out, kind::DATA, flags, number, &stream.unsent[..bytes]);
-                stream.unsent.advance(bytes);
-                let bytes = i64::try_from(bytes).unwrap_or(0);
-                self.window -= bytes;
-                stream.window -= bytes;
+        let Some(stream) = self.streams.get_mut(&number) else {
+            return;
+        };
+        loop {
+            let window = usize::try_from(self.window.min(stream.window)).unwrap_or(0);
+            let bytes = stream.unsent.len().min(frame_bytes).min(window);
+            if bytes == 0 {
+                break;
             }
-            if !stream.unsent.is_empty() {
-                self.unsent.push_back(number);
-            }
+            let last = bytes == stream.unsent.len();
+            let flags = if last { flag::END_STREAM } else { 0 };
+            frames::put(out, kind::DATA, flags, number, &stream.unsent[..bytes]);
+            stream.unsent.advance(bytes);
+            let bytes = i64::try_from(bytes).unwrap_or(0);
+            self.window -= bytes;
+            stream.window -= bytes;
+        }
+        if !stream.unsent.is_empty() {
+            self.unsent.push_back(number);
         }
     }
 
@@ -285,7 +289,7 @@ impl Streams {
                 let code = frame.payload.try_into().map(u32::from_be_bytes);
                 let code = code.map_err(|_| wrong("a RST_STREAM without a code"))?;
                 let words = format!("the server ended the stream: {}", frames::name_of(code));
-                self.fail(frame.stream, &words);
+                self.end(frame.stream, &words);
                 Ok(())
             }
             kind::SETTINGS if frame.has(flag::REPLY) => Ok(()),
@@ -307,21 +311,25 @@ impl Streams {
     fn settings(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
         let settings = frame.settings().ok_or_else(|| wrong("broken SETTINGS"))?;
         let mut limits = self.limits.unwrap_or_default();
+        let window_before = limits.window;
         for (name, value) in settings {
             let size = usize::try_from(value).unwrap_or(usize::MAX);
             match name {
                 setting::TABLE_BYTES => self.encoder.limit(size),
                 setting::STREAMS_MAX => limits.streams = size,
-                setting::FRAME_BYTES => limits.frame_bytes = size.max(frames::FRAME_BYTES),
-                setting::WINDOW_BYTES => {
-                    let window = i64::from(value);
-                    let more = window - limits.window;
-                    limits.window = window;
-                    for stream in self.streams.values_mut() {
-                        stream.window += more;
-                    }
+                setting::FRAME_BYTES => {
+                    limits.frame_bytes = size.clamp(frames::FRAME_BYTES, frames::FRAME_BYTES_MAX);
                 }
+                setting::WINDOW_BYTES => limits.window = i64::from(value),
                 _ => {}
+            }
+        }
+        if limits.window > frames::WINDOW_BYTES_MAX {
+            return Err(wrong(WIDE));
+        }
+        if limits.window != window_before {
+            for stream in self.streams.values_mut() {
+                stream.window += limits.window - window_before;
             }
         }
         self.limits = Some(limits);
@@ -332,16 +340,20 @@ impl Streams {
     fn open_window(&mut self, frame: &Frame<'_>) -> Result<(), ProtocolError> {
         let more = frame.payload.try_into().map(frames::number);
         let more = i64::from(more.map_err(|_| wrong("a broken WINDOW_UPDATE"))?);
-        let window = match frame.stream {
-            0 => &mut self.window,
-            number => match self.streams.get_mut(&number) {
-                Some(stream) => &mut stream.window,
-                None => return Ok(()),
-            },
-        };
-        *window += more;
-        if *window > frames::WINDOW_BYTES_MAX {
-            return Err(wrong("a window of over 2 GiB"));
+        if frame.stream == 0 {
+            self.window += more;
+            return match self.window > frames::WINDOW_BYTES_MAX {
+                true => Err(wrong(WIDE)),
+                false => Ok(()),
+            };
+        }
+        let stream = self.streams.get_mut(&frame.stream);
+        let wide = stream.is_some_and(|stream| {
+            stream.window += more;
+            stream.window > frames::WINDOW_BYTES_MAX
+        });
+        if wide {
+            self.fail(frame.stream, WIDE);
         }
         Ok(())
     }
@@ -349,8 +361,9 @@ impl Streams {
     /// The server takes no more requests; it has looked at those up to a number.
     fn farewell(&mut self, payload: &[u8]) -> Result<(), ProtocolError> {
         self.closing = true;
-        let (last, rest) = payload.split_first_chunk::<4>().unwrap_or((&[0; 4], b""));
-        let (code, words) = rest.split_first_chunk::<4>().unwrap_or((&[0; 4], b""));
+        let broken = || wrong("a broken GOAWAY");
+        let (last, rest) = payload.split_first_chunk::<4>().ok_or_else(broken)?;
+        let (code, words) = rest.split_first_chunk::<4>().ok_or_else(broken)?;
         let code = u32::from_be_bytes(*code);
         if code != code::NONE {
             let words = String::from_utf8_lossy(&words[..words.len().min(100)]);
@@ -410,19 +423,21 @@ impl Streams {
             return Ok(());
         };
         if stream.code.is_some() {
+            if !ends || fields.has_names_of_protocol() {
+                self.fail(number, "broken trailers");
+                return Ok(());
+            }
             stream.trailers = Some(fields);
         } else {
-            let status = fields.get(":status");
-            let status = status.and_then(|it| std::str::from_utf8(it).ok()?.parse::<u16>().ok());
-            match status {
+            match fields.status() {
                 // What is not the response yet, such as 103.
                 Some(100..200) if !ends => return Ok(()),
-                Some(status) => {
+                Some(status @ 200..) => {
                     stream.code = Some(status);
                     stream.fields = fields;
                 }
-                None => {
-                    self.fail(number, "a response without a status");
+                _ => {
+                    self.fail(number, "a response without a status, or with broken fields");
                     return Ok(());
                 }
             }
@@ -513,8 +528,14 @@ impl Streams {
         });
     }
 
-    /// A stream broke; the connection goes on.
+    /// A response is broken; the connection goes on. The server learns that nobody waits any more.
     fn fail(&mut self, number: u32, words: &str) {
+        frames::put_reset(&mut self.queued, number, code::PROTOCOL);
+        self.end(number, words);
+    }
+
+    /// A stream ended without a response.
+    fn end(&mut self, number: u32, words: &str) {
         if let Some(stream) = self.streams.remove(&number) {
             let words = format!("HTTP/2: {words}").into_bytes();
             let fate = Fate::Failed(ErrorKind::Protocol, words);
@@ -523,13 +544,18 @@ impl Streams {
     }
 }
 
+const WIDE: &str = "a window of over 2 GiB";
+
 impl Stream {
-    /// True if the body that came has not the length that its header says. A response to HEAD has such
-    /// a header and no body.
+    /// True if the body that came has not the length that its header says (RFC 9110, 8.6). A response
+    /// to HEAD has such a header and no body, and so may 204 and 304.
     fn is_torn(&self) -> bool {
-        let length = self.fields.get("content-length");
-        let length = length.and_then(|it| std::str::from_utf8(it).ok()?.parse::<usize>().ok());
-        self.bytes > 0 && length.is_some_and(|it| it != self.bytes)
+        if self.about.head || matches!(self.code, Some(204 | 304)) {
+            return false;
+        }
+        let length = |it: &[u8]| std::str::from_utf8(it).ok()?.parse::<usize>().ok();
+        let mut lengths = self.fields.get_all("content-length");
+        lengths.any(|it| length(it) != Some(self.bytes))
     }
 }
 

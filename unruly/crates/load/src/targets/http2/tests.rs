@@ -269,7 +269,11 @@ fn a_server_of_another_protocol_is_named() {
 
 /// A client that has met a server with these settings and sent one request, whose ticket is 1.
 fn asked(settings: &[(u16, u32)]) -> (Box<dyn Target>, Vec<u8>) {
-    let mut client = driver_of(ONE, None).expect("a driver").target(0);
+    asked_by(ONE, settings)
+}
+
+fn asked_by(lines: &str, settings: &[(u16, u32)]) -> (Box<dyn Target>, Vec<u8>) {
+    let mut client = driver_of(lines, None).expect("a driver").target(0);
     client.greet(&mut Vec::new());
     let mut frames = Vec::new();
     frames::put_settings(&mut frames, settings);
@@ -316,8 +320,9 @@ fn a_response_comes_in_any_frames_that_the_standard_allows() {
     for frames in [
         &[(kind::HEADERS, ends | whole, 1, GOOD)][..],
         &[
-            (kind::HEADERS, ends, 1, &THREE[..2]),
+            (kind::HEADERS, 0, 1, &THREE[..2]),
             (kind::CONTINUATION, whole, 1, &THREE[2..]),
+            (kind::DATA, ends, 1, b"abc"),
         ],
         &[
             (kind::HEADERS, whole, 1, THREE),
@@ -389,7 +394,25 @@ fn a_broken_response_fails_its_request_alone() {
         };
         assert!(said.contains(words), "{said}");
         assert!(client.is_idle() && !client.is_closing());
+        // The server learns of it, unless it said so itself.
+        let mut out = Vec::new();
+        client.drain(&mut out);
+        let ended = out.windows(4).any(|it| it == [0, 4, kind::RESET, 0]);
+        assert_eq!(ended, !said.contains("the server ended"), "{out:?}");
     }
+}
+
+#[test]
+fn a_response_to_head_has_a_length_and_no_body() {
+    let lines = format!("{ONE}\nmethod = \"HEAD\"");
+    let (mut client, _) = asked_by(&lines, &[]);
+    let frames = [(
+        kind::HEADERS,
+        flag::END_STREAM | flag::END_HEADERS,
+        1,
+        THREE,
+    )];
+    assert_eq!(answered(&mut client, &frames), Ok(vec![Fate::Done]));
 }
 
 #[test]
@@ -423,6 +446,8 @@ fn frames_that_break_the_connection_are_named() {
         (&[(kind::DATA, flag::PADDED, 1, &[9, 0])], "broken DATA"),
         (&[(kind::PUSH, whole, 1, &[0; 5])], "PUSH_PROMISE"),
         (&[(kind::SETTINGS, 0, 0, &[0; 5])], "broken SETTINGS"),
+        (&[(kind::SETTINGS, 0, 0, &[0, 4, 0x80, 0, 0, 0])], "2 GiB"),
+        (&[(kind::FAREWELL, 0, 0, &[0; 7])], "broken GOAWAY"),
         (&[(kind::WINDOW, 0, 0, &[0; 3])], "WINDOW_UPDATE"),
         (&[(kind::WINDOW, 0, 0, &[0x7f, 0xff, 0xff, 0xff])], "2 GiB"),
         (

@@ -6,7 +6,7 @@ mod tests;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use unruly_trace::{DurationNs, ErrorKind, MonoNs};
+use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use super::super::template::Turn;
 use super::wire::{self, Code, Fetched, LENGTH_BYTES};
@@ -124,7 +124,7 @@ impl Session {
 /// nothing else for this connection meanwhile.
 const READ_WAIT_MS: i32 = 100;
 
-/// The age of an unanswered request from which on its broker counts as silent.
+/// A broker that has requests and says nothing for longer counts as silent.
 const SILENT: DurationNs = DurationNs::seconds(1);
 
 /// A request that the broker has.
@@ -132,9 +132,8 @@ enum Open {
     Record {
         ticket: u64,
         partition: i32,
-        scheduled_ns: MonoNs,
-        /// Another broker was thought to lead the partition.
-        doubts: bool,
+        /// The place of the broker that was thought to lead the partition.
+        leader: usize,
     },
     Read {
         ticket: u64,
@@ -149,7 +148,6 @@ struct Waiting {
     ticket: u64,
     /// The number of the request.
     request: u64,
-    scheduled_ns: MonoNs,
 }
 
 /// A connection over which records are written.
@@ -161,6 +159,8 @@ pub(super) struct Connection {
     waiting: VecDeque<Waiting>,
     /// In the order in which they were sent, with the number of each on the wire.
     open: VecDeque<(i32, Open)>,
+    /// When the broker was last known to be there: it said something, or had nothing to say.
+    heard_ns: MonoNs,
     /// Tickets that nobody waits for any more.
     forgotten: HashSet<u64>,
     /// The broker was asked who leads.
@@ -180,6 +180,7 @@ impl Connection {
             place,
             waiting: VecDeque::new(),
             open: VecDeque::new(),
+            heard_ns: MonoNs(0),
             forgotten: HashSet::new(),
             describes: false,
             queued: Vec::new(),
@@ -191,6 +192,9 @@ impl Connection {
     /// Notes a request that is sent now. Returns its number on the wire.
     fn begin(&mut self, open: Open) -> i32 {
         self.count = self.count.wrapping_add(1);
+        if self.open.is_empty() {
+            self.heard_ns = monotonic();
+        }
         self.open.push_back((self.count, open));
         self.count
     }
@@ -229,11 +233,10 @@ impl Connection {
         wire::fetch(&mut self.queued, number, place, offset, READ_WAIT_MS);
     }
 
-    /// True if the oldest record has not been acknowledged for long.
-    fn is_silent(&self, now_ns: MonoNs) -> bool {
-        match self.open.front() {
-            Some((_, Open::Record { scheduled_ns, .. })) => now_ns - *scheduled_ns > SILENT,
-            _ => false,
+    /// Lets other brokers be asked, if this one has said nothing for long.
+    fn doubt_silence(&self, now_ns: MonoNs) {
+        if !self.open.is_empty() && now_ns - self.heard_ns > SILENT {
+            self.records.topic.doubt(self.place, now_ns);
         }
     }
 
@@ -260,12 +263,11 @@ impl Connection {
             Open::Record {
                 ticket,
                 partition,
-                doubts,
-                ..
+                leader,
             } => {
                 let (code, offset) = wire::produced(reply).ok_or_else(wrong)?;
-                if doubts && code.0 == 0 {
-                    self.records.topic.is_led(partition, self.place);
+                if code.0 == 0 {
+                    self.records.topic.is_led(partition, self.place, leader);
                 }
                 if code.0 != 0 {
                     self.refused(ticket, code, bytes);
@@ -315,14 +317,10 @@ impl Target for Connection {
         match self.session.stage {
             Stage::Broken => self.end(outgoing.request, Fate::Untouched, 0),
             _ => {
-                if self.is_silent(outgoing.intended_ns) {
-                    let topic = &self.records.topic;
-                    topic.doubt(outgoing.number, outgoing.intended_ns);
-                }
+                self.doubt_silence(monotonic());
                 self.waiting.push_back(Waiting {
                     ticket: outgoing.request,
                     request: outgoing.number,
-                    scheduled_ns: outgoing.intended_ns,
                 });
             }
         }
@@ -335,6 +333,7 @@ impl Target for Connection {
         let bytes = LENGTH_BYTES + message.len();
         let (number, reply) = wire::correlation(message).ok_or(ProtocolError::Unasked)?;
         if self.session.stage == Stage::Ready {
+            self.heard_ns = monotonic();
             self.take(number, reply, bytes)?;
             return Ok(Some(Incoming::new(ASIDE, Answer::Sent, bytes)));
         }
@@ -357,17 +356,12 @@ impl Target for Connection {
         if self.session.stage != Stage::Ready {
             return None;
         }
-        let Waiting {
-            ticket,
-            request,
-            scheduled_ns,
-        } = self.waiting.pop_front()?;
+        let Waiting { ticket, request } = self.waiting.pop_front()?;
         let partition = self.records.topic.partition_of(request);
         let number = self.begin(Open::Record {
             ticket,
             partition,
-            scheduled_ns,
-            doubts: self.records.topic.leader_of(request) != self.place,
+            leader: self.records.topic.leader_of(request),
         });
         let records = &*self.records;
         let mut value = Vec::new();

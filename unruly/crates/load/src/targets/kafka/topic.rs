@@ -1,7 +1,7 @@
 //! A topic: its partitions, and which broker leads each.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use unruly_plan::Store;
@@ -38,9 +38,10 @@ struct Partition {
     leader: AtomicUsize,
     /// The epoch of that leader.
     epoch: Mutex<i32>,
-    /// The request that another broker is to have: its number and one more. 0 is none.
-    doubted_by: AtomicI64,
-    /// When its leader was doubted last.
+    /// The next request goes to another broker.
+    doubted: AtomicBool,
+    /// How often its leader was doubted, and when last.
+    doubts: AtomicUsize,
     doubted_ns: AtomicI64,
 }
 
@@ -54,11 +55,12 @@ impl Route for Topic {
     fn place(&self, _key: Option<&str>, request: u64) -> usize {
         let partition = self.partition(request);
         let leader = self.leader_of(request);
-        let turns = usize::try_from(partition.doubted_by.swap(0, Ordering::Relaxed)).unwrap_or(0);
-        match (turns, self.brokers.len()) {
-            (0, _) | (_, 1) => leader,
-            (turns, brokers) => (leader + 1 + turns % (brokers - 1)) % brokers,
+        let others = self.brokers.len() - 1;
+        if others == 0 || !partition.doubted.swap(false, Ordering::Relaxed) {
+            return leader;
         }
+        let turn = partition.doubts.load(Ordering::Relaxed);
+        (leader + 1 + turn % others) % self.brokers.len()
     }
 }
 
@@ -145,7 +147,8 @@ impl Topic {
             number: it.number,
             leader: AtomicUsize::new(place(it.leader)),
             epoch: Mutex::new(it.epoch),
-            doubted_by: AtomicI64::new(0),
+            doubted: AtomicBool::new(false),
+            doubts: AtomicUsize::new(0),
             doubted_ns: AtomicI64::new(0),
         });
         Ok(Self {
@@ -171,22 +174,35 @@ impl Topic {
         self.partition(request).leader.load(Ordering::Relaxed)
     }
 
-    /// Lets another broker be asked who leads the partition of a request, since its leader is silent.
-    pub(super) fn doubt(&self, request: u64, now_ns: MonoNs) {
-        let partition = self.partition(request);
-        let before_ns = partition.doubted_ns.load(Ordering::Relaxed);
-        if now_ns - MonoNs(before_ns) > DOUBT_PERIOD {
-            partition.doubted_ns.store(now_ns.0, Ordering::Relaxed);
-            let turn = i64::try_from(request).unwrap_or(0).saturating_add(1);
-            partition.doubted_by.store(turn, Ordering::Relaxed);
+    /// Lets other brokers be asked who leads the partitions of a silent one, each partition at most once
+    /// a second.
+    pub(super) fn doubt(&self, place: usize, now_ns: MonoNs) {
+        for partition in &self.partitions {
+            let before_ns = MonoNs(partition.doubted_ns.load(Ordering::Relaxed));
+            let leads = partition.leader.load(Ordering::Relaxed) == place;
+            if leads && now_ns - before_ns > DOUBT_PERIOD {
+                partition.doubted_ns.store(now_ns.0, Ordering::Relaxed);
+                partition.doubts.fetch_add(1, Ordering::Relaxed);
+                partition.doubted.store(true, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Notes that the broker of a place has written to a partition, so that it leads it.
-    pub(super) fn is_led(&self, number: i32, place: usize) {
+    /// Notes that the broker of a place has written to a partition, which another one was thought to
+    /// lead when the record was sent. A description of before may not undo it.
+    pub(super) fn is_led(&self, number: i32, place: usize, thought: usize) {
         let known = self.partitions.iter().find(|it| it.number == number);
-        if let Some(partition) = known {
-            partition.leader.store(place, Ordering::Relaxed);
+        let Some(partition) = known.filter(|_| place != thought) else {
+            return;
+        };
+        let mut epoch = partition
+            .epoch
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let leader = &partition.leader;
+        let changed = leader.compare_exchange(thought, place, Ordering::Relaxed, Ordering::Relaxed);
+        if changed.is_ok() {
+            *epoch = epoch.saturating_add(1);
         }
     }
 
@@ -333,22 +349,38 @@ mod tests {
 
     #[test]
     fn one_request_a_second_of_a_silent_leader_goes_to_another_broker() {
-        let topic = topic(&[(7, 0), (8, 0)]);
+        let topic = topic(&[(7, 0), (8, 0), (7, 0)]);
         let now = |ms: i64| MonoNs(10_000_000_000) + DurationNs::millis(ms);
-        topic.doubt(4, now(0));
-        let places = [0, 0, 1].map(|request| topic.place(None, request));
-        assert_ne!(places[0], 0);
-        assert_eq!(places[1..], [0, 1]);
-        topic.doubt(6, now(900));
+        let places = || [0, 1, 2, 3].map(|request| topic.place(None, request));
+        topic.doubt(0, now(0));
+        // Both partitions of the silent broker are asked for once, the other one is not.
+        let first = places();
+        assert_eq!(first[1], 1);
+        assert_ne!((first[0], first[2]), (0, 0));
+        assert_eq!(first[3], 0);
+        topic.doubt(0, now(900));
+        assert_eq!(places(), [0, 1, 0, 0]);
+        topic.doubt(0, now(1_100));
+        let second = places();
+        let mut asked = [first[0], second[0]];
+        asked.sort_unstable();
+        assert_eq!(asked, [1, 2], "the next one asks the next broker");
+    }
+
+    #[test]
+    fn a_broker_that_wrote_the_record_leads_the_partition() {
+        let topic = topic(&[(7, 3)]);
+        // Another one was learnt meanwhile.
+        topic.is_led(0, 2, 1);
         assert_eq!(topic.place(None, 0), 0);
-        topic.doubt(8, now(1_100));
-        let other = topic.place(None, 0);
-        assert!([1, 2].contains(&other));
-        topic.doubt(9 * 2 + 1, now(1_200));
-        assert_ne!(topic.place(None, 1), 1);
-        // It wrote the record, so it leads.
-        topic.is_led(0, other);
-        assert_eq!(topic.place(None, 0), other);
+        topic.is_led(0, 2, 0);
+        assert_eq!(topic.place(None, 0), 2);
+        topic.learn(&described("t", 0, &[(7, 3)]));
+        assert_eq!(topic.place(None, 0), 2, "that is a description of before");
+        topic.learn(&described("t", 0, &[(9, 4)]));
+        assert_eq!(topic.place(None, 0), 2);
+        topic.learn(&described("t", 0, &[(8, 5)]));
+        assert_eq!(topic.place(None, 0), 1);
     }
 
     #[test]

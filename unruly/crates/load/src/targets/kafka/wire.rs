@@ -196,7 +196,8 @@ impl Code {
                 | It::NotEnoughReplicas
                 | It::NotEnoughReplicasAfterAppend
                 | It::FencedLeaderEpoch
-                | It::KafkaStorageError,
+                | It::KafkaStorageError
+                | It::UnknownTopicOrPartition,
             ) => ErrorKind::Unavailable,
             Some(
                 It::TopicAuthorizationFailed

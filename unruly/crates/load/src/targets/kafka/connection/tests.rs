@@ -228,30 +228,26 @@ fn a_record_that_nobody_waits_for_any_more_is_not_asked_for_again() {
 fn a_broker_that_is_silent_for_a_second_is_doubted() {
     let mut connection = ready(false);
     let topic = Arc::clone(&connection.records.topic);
-    let ask_at = |connection: &mut Connection, ticket: u64, ms: i64| {
-        let outgoing = Outgoing {
-            request: ticket,
-            number: 2 * ticket,
-            session: 0,
-            intended_ns: MonoNs(50_000_000_000) + DurationNs::millis(ms),
-            operation: READ,
-        };
-        connection.encode(&outgoing, &mut Vec::new());
-        connection.drain(&mut Vec::new());
-    };
-    ask_at(&mut connection, 1, 0);
-    ask_at(&mut connection, 2, 900);
+    let now = |connection: &Connection, ms: i64| connection.heard_ns + DurationNs::millis(ms);
+    connection.doubt_silence(now(&connection, 5_000));
+    assert_eq!(topic.place(None, 0), 0, "nothing was asked");
+    let (number, _) = batch(&ask(&mut connection, 0));
+    connection.doubt_silence(now(&connection, 900));
     assert_eq!(topic.place(None, 0), 0);
-    ask_at(&mut connection, 3, 1_100);
+    // A reply is no silence, however old the oldest request is.
+    ask(&mut connection, 2);
+    connection.heard_ns = now(&connection, -60_000);
+    take(&mut connection, &reply(number, PRODUCE, &produced(0, 0)));
+    connection.doubt_silence(monotonic());
+    assert_eq!(topic.place(None, 0), 0);
+    connection.doubt_silence(now(&connection, 1_100));
     assert_eq!([0, 0].map(|request| topic.place(None, request)), [1, 0]);
-    // The other broker does what it is asked: it leads now.
+    // The other broker writes the record: it leads now.
     let mut other = Connection::new(Arc::clone(&connection.records), 1);
     other.greet(&mut Vec::new());
     let (number, _) = batch(&ask(&mut other, 4));
-    assert_eq!(
-        take(&mut other, &reply(number, PRODUCE, &produced(0, 0))),
-        Some((4, Fate::Done))
-    );
+    let written = reply(number, PRODUCE, &produced(0, 0));
+    assert_eq!(take(&mut other, &written), Some((4, Fate::Done)));
     assert_eq!(topic.place(None, 0), 1);
 }
 
@@ -315,7 +311,6 @@ fn a_user_logs_in_before_the_first_record_goes() {
         connection.waiting.push_back(Waiting {
             ticket: 9,
             request: 9,
-            scheduled_ns: MonoNs(0),
         });
         let mechanisms = vec![StrBytes::from_static_str("PLAIN")];
         let greeting = SaslHandshakeResponse::default().with_mechanisms(mechanisms);
