@@ -462,7 +462,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, rediss:, memcached:, memcacheds:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, mysql:, dns:, tcp:, tls:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, rediss:, memcached:, memcacheds:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, mysql:, dns:, tcp:, tls:, kafka:, kafkas:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
             ),
             (
                 &["reddis://h"],
