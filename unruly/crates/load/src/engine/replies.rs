@@ -47,7 +47,7 @@ impl Engine<'_> {
         let received = receive(socket, &mut self.scratch, &mut self.control_space);
         let received_ns = monotonic();
         if let Some(wait) = wait {
-            // A process that was stopped meanwhile has not read what there is.
+            // The receive was interrupted: bytes that have come are still in the socket.
             let unread = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
             let more = usize::from(received.as_ref().is_err_and(unread));
             self.looks.returned(wait, received_ns, more);

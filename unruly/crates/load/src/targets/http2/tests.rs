@@ -10,7 +10,7 @@ use h2::{Reason, RecvStream};
 use proptest::prelude::*;
 
 use self::pipe::Pipe;
-use super::super::tests::{READ, WRITE, driver_of};
+use super::super::tests::{READ, WRITE, asked as encoded, driver_of};
 use super::*;
 
 const ONE: &str = "url = \"http://127.0.0.1:8080/one\"\nhttp2 = true";
@@ -91,15 +91,7 @@ impl Pair {
     }
 
     fn ask(&mut self, ticket: u64, operation: crate::Operation<'_>) {
-        let outgoing = Outgoing {
-            request: ticket,
-            number: ticket,
-            session: 0,
-            intended_ns: unruly_trace::MonoNs(0),
-            operation,
-        };
-        let mut out = Vec::new();
-        self.client.encode(&outgoing, &mut out);
+        let out = encoded(self.client.as_mut(), ticket, operation);
         assert!(out.is_empty(), "an encoded request waits in the target");
         self.exchange();
     }
@@ -205,14 +197,7 @@ fn no_request_goes_before_the_server_has_said_how_many_it_takes() {
     let mut client = driver_of(ONE, None).expect("a driver").target(0);
     let mut out = Vec::new();
     client.greet(&mut out);
-    let outgoing = Outgoing {
-        request: 1,
-        number: 1,
-        session: 0,
-        intended_ns: unruly_trace::MonoNs(0),
-        operation: READ,
-    };
-    client.encode(&outgoing, &mut Vec::new());
+    encoded(client.as_mut(), 1, READ);
     out.clear();
     assert_eq!(client.drain(&mut out), None);
     assert!(out.is_empty(), "{out:?}");
@@ -278,16 +263,10 @@ fn asked_by(lines: &str, settings: &[(u16, u32)]) -> (Box<dyn Target>, Vec<u8>) 
     let mut frames = Vec::new();
     frames::put_settings(&mut frames, settings);
     client.decode(&frames).expect("settings");
-    let outgoing = Outgoing {
-        request: 1,
-        number: 1,
-        session: 0,
-        intended_ns: unruly_trace::MonoNs(0),
-        operation: READ,
-    };
-    client.encode(&outgoing, &mut Vec::new());
+    encoded(client.as_mut(), 1, READ);
     let mut out = Vec::new();
-    while client.drain(&mut out).is_none() {}
+    let sent = std::iter::repeat_with(|| client.drain(&mut out)).take(3);
+    assert_eq!(sent.flatten().next(), Some(1));
     (client, out)
 }
 

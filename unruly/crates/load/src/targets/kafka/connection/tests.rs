@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use unruly_plan::{Portion, Secret};
 
 use super::super::super::template::{Escape, Template};
-use super::super::super::tests::READ;
+use super::super::super::tests::{READ, asked};
 use super::super::topic::Topic;
 use super::super::wire::{FETCH, METADATA, PRODUCE};
 use super::*;
@@ -91,14 +91,7 @@ fn ready(reads: bool) -> Connection {
 }
 
 fn ask(connection: &mut Connection, ticket: u64) -> Vec<u8> {
-    let outgoing = Outgoing {
-        request: ticket,
-        number: ticket,
-        session: 0,
-        intended_ns: MonoNs(0),
-        operation: READ,
-    };
-    connection.encode(&outgoing, &mut Vec::new());
+    asked(connection, ticket, READ);
     let mut out = Vec::new();
     assert_eq!(connection.drain(&mut out), Some(ticket));
     out
