@@ -361,13 +361,20 @@ fn mesh() -> impl Strategy<Value = Load> {
 }
 
 fn bursts() -> impl Strategy<Value = ThinkBursts> {
-    (1e4..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
+    (1e5..1e6_f64, 0.01..0.3_f64, 1.1..3.0_f64).prop_map(
         |(dispersion, burst_share, burst_factor)| ThinkBursts {
             dispersion,
             burst_share,
             burst_factor,
         },
     )
+}
+
+fn closed(think_ns: u64, bursts: Option<ThinkBursts>) -> Arrivals {
+    Arrivals::Closed {
+        think: DurationNs(think_ns),
+        bursts,
+    }
 }
 
 fn arrivals_of_a_plan() -> impl Strategy<Value = Arrivals> {
@@ -388,10 +395,11 @@ fn arrivals_of_a_plan() -> impl Strategy<Value = Arrivals> {
             off,
             shape,
         }),
-        (1..=SECOND, prop::option::of(bursts())).prop_map(|(think_ns, bursts)| Arrivals::Closed {
-            think: DurationNs(think_ns),
-            bursts,
-        }),
+        (1..=SECOND).prop_map(|think_ns| closed(think_ns, None)),
+        // Up to a billion users (100,000 clients, 10,000 requests each) who think so long can have
+        // every index of dispersion that `bursts` draws.
+        (SECOND / 2..=SECOND, bursts())
+            .prop_map(|(think_ns, bursts)| closed(think_ns, Some(bursts))),
     ]
 }
 
