@@ -3,7 +3,8 @@
 //! A process that measures hands fixed-size [`Record`]s to a [`Recorder`]; they cross a bounded
 //! ring to a drain thread, which appends them to a *spool* (a plain file of fixed-size records, so
 //! that a `kill -9` loses at most what the ring held) and turns full spools into Parquet segments.
-//! Tables of few rows (events, resources, ...) go through a [`TableSpool`] of JSON lines instead.
+//! Tables of few rows (events, resources, ...) go through a [`TableSpool`] of JSON lines instead, and
+//! those of a tap through a [`TurnaroundSpool`].
 //! [`recover`] does for a run that was cut off what the drain thread would have done.
 //!
 //! What the columns are is written once, in `unruly/schema/trace/*.schema`.
@@ -22,6 +23,7 @@ mod segment;
 mod spool;
 mod table_spool;
 mod tally_page;
+mod turnaround_spool;
 
 pub use error::TraceError;
 pub use locks::{RunLock, WriterLock};
@@ -37,4 +39,5 @@ pub use schema::{SCHEMA_VERSION, Table};
 pub use segment::{SegmentMeta, SegmentWriter, Value};
 pub use spool::{SPOOL_ROWS_MAX, Sealed, SpoolHeader, SpoolReader, seal_spool};
 pub use table_spool::TableSpool;
+pub use turnaround_spool::{TurnaroundHeader, TurnaroundRow, TurnaroundSpool, TurnaroundStatus};
 pub use unruly_time::{Clock, ClockPair, ColumnNs, DurationNs, MonoNs, StepNs, WallNs, monotonic};

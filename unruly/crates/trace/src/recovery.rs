@@ -17,6 +17,7 @@ use crate::segment::read_counts;
 use crate::spool::{SpoolReader, as_unfinished, finish_spool, seal_spool, segment_path};
 use crate::table_spool::seal_lines;
 use crate::tally_page::{self, LastTally};
+use crate::turnaround_spool::seal_turnarounds;
 
 /// How long recovery waits for the writers. Processes whose runner died end within seconds.
 pub(crate) const WRITERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,6 +196,12 @@ fn seal(table: Table, path: &Path, ends: &mut Ends) -> Result<(u64, Option<Strin
             fs::remove_file(path)
                 .map_err(|source| TraceError::io(path, "removing the spool", source))?;
             return Ok((0, None));
+        }
+        if table == Table::Turnarounds {
+            let (rows, unread) = seal_turnarounds(path)?;
+            let told = "records cannot be read and are not in this run";
+            let damage = (unread > 0).then(|| format!("{}: {unread} {told}", path.display()));
+            return Ok((rows, damage));
         }
         return seal_lines(table, path).map(|rows| (rows, None));
     }

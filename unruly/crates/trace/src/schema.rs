@@ -23,17 +23,20 @@ pub enum Table {
     Events,
     /// Imported latencies whose source kept no single values: a row for each bin of each interval.
     Histograms,
+    /// Requests and replies of services as a tap sees them: a row for each turnaround.
+    Turnarounds,
 }
 
 impl Table {
     /// All tables, in the order of a run directory.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Requests,
         Self::Spans,
         Self::Intervals,
         Self::Resources,
         Self::Events,
         Self::Histograms,
+        Self::Turnarounds,
     ];
 
     /// The table's name, which is also its directory in the run.
@@ -46,6 +49,7 @@ impl Table {
             Self::Resources => "resources",
             Self::Events => "events",
             Self::Histograms => "histograms",
+            Self::Turnarounds => "turnarounds",
         }
     }
 
@@ -57,6 +61,7 @@ impl Table {
             Self::Resources => include_str!("../../../schema/trace/resources.schema"),
             Self::Events => include_str!("../../../schema/trace/events.schema"),
             Self::Histograms => include_str!("../../../schema/trace/histograms.schema"),
+            Self::Turnarounds => include_str!("../../../schema/trace/turnarounds.schema"),
         }
     }
 
