@@ -396,7 +396,7 @@ fn arrivals_of_a_plan() -> impl Strategy<Value = Arrivals> {
             shape,
         }),
         (1..=SECOND).prop_map(|think_ns| closed(think_ns, None)),
-        // Up to a billion users (100,000 clients, 10,000 requests each) who think so long can have
+        // Up to a billion users (100,000 clients, 10,000 requests each) who think half a second can have
         // every index of dispersion that `bursts` draws.
         (SECOND / 2..=SECOND, bursts())
             .prop_map(|(think_ns, bursts)| closed(think_ns, Some(bursts))),

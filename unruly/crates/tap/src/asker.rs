@@ -1,0 +1,208 @@
+//! Who asks: the program that owns the client's end of a connection, if it runs on this host.
+//!
+//! A thread of its own looks it up in `/proc`, at most once a second, since a look opens the list of
+//! files of every process.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Clients that are looked up at once; a service with more new connections in a second is asked by
+/// clients that do not keep theirs.
+const WANTED_MAX: usize = 1_024;
+
+/// Addresses whose programs are remembered.
+const KNOWN_MAX: usize = 100_000;
+
+/// Looks up programs, and remembers them.
+#[derive(Debug)]
+pub(crate) struct Askers {
+    wanted: Sender<Vec<SocketAddr>>,
+    found: Receiver<HashMap<SocketAddr, String>>,
+    known: HashMap<SocketAddr, String>,
+}
+
+impl Askers {
+    pub(crate) fn start() -> Self {
+        let (wanted, asked) = channel::<Vec<SocketAddr>>();
+        let (answers, found) = channel();
+        std::thread::spawn(move || look_up(&asked, &answers));
+        Self {
+            wanted,
+            found,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Has the programs of these clients looked up, and takes the answers so far. An address may be
+    /// used by another program than before.
+    pub(crate) fn look_up(&mut self, clients: Vec<SocketAddr>) {
+        for client in &clients {
+            self.known.remove(client);
+        }
+        if !clients.is_empty() {
+            // The thread ends only with the tap.
+            let _ = self.wanted.send(clients);
+        }
+        for found in self.found.try_iter() {
+            if self.known.len() + found.len() > KNOWN_MAX {
+                self.known.clear();
+            }
+            self.known.extend(found);
+        }
+    }
+
+    pub(crate) fn of(&self, client: SocketAddr) -> Option<&str> {
+        self.known.get(&client).map(String::as_str)
+    }
+}
+
+fn look_up(asked: &Receiver<Vec<SocketAddr>>, answers: &Sender<HashMap<SocketAddr, String>>) {
+    while let Ok(first) = asked.recv() {
+        let more = asked.try_iter().flatten();
+        let wanted: HashSet<SocketAddr> = first.into_iter().chain(more).take(WANTED_MAX).collect();
+        let sockets = sockets(&wanted);
+        if answers.send(owners(&sockets)).is_err() {
+            return;
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// The numbers of the sockets at these addresses.
+fn sockets(wanted: &HashSet<SocketAddr>) -> HashMap<u64, SocketAddr> {
+    let all = table().into_iter();
+    let rows = all.filter(|socket| wanted.contains(&socket.address));
+    rows.map(|socket| (socket.inode, socket.address)).collect()
+}
+
+/// The addresses at which programs of this host listen.
+pub(crate) fn listening() -> Vec<SocketAddr> {
+    let listens = table().into_iter().filter(|socket| socket.listens);
+    listens.map(|socket| socket.address).collect()
+}
+
+/// A socket of this host.
+struct Socket {
+    address: SocketAddr,
+    listens: bool,
+    inode: u64,
+}
+
+/// The kernel's table of TCP sockets.
+fn table() -> Vec<Socket> {
+    const LISTEN: &str = "0A";
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let lines = tables
+        .iter()
+        .flatten()
+        .flat_map(|table| table.lines().skip(1));
+    let sockets = lines.filter_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
+        let address = address(words.get(1)?)?;
+        Some(Socket {
+            address: SocketAddr::new(address.ip().to_canonical(), address.port()),
+            listens: *words.get(3)? == LISTEN,
+            inode: words.get(9)?.parse().ok()?,
+        })
+    });
+    sockets.collect()
+}
+
+/// Reads an address as the kernel prints it: words of four bytes in the order of the machine.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| {
+        let digits = host.get(at * 8..at * 8 + 8)?;
+        u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
+    };
+    let ip: IpAddr = match host.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut bytes = [0; 16];
+            for (place, four) in bytes.chunks_exact_mut(4).enumerate() {
+                four.copy_from_slice(&word(place)?);
+            }
+            Ipv6Addr::from(bytes).into()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// The names of the processes that have these sockets open.
+fn owners(sockets: &HashMap<u64, SocketAddr>) -> HashMap<SocketAddr, String> {
+    let mut found = HashMap::new();
+    if sockets.is_empty() {
+        return found;
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+        if process.file_name().to_str().is_some_and(is_process) {
+            found.extend(owned(&process.path(), sockets));
+        }
+    }
+    found
+}
+
+/// The addresses of those sockets that a process has open, each with the name of the process.
+fn owned(process: &Path, sockets: &HashMap<u64, SocketAddr>) -> Vec<(SocketAddr, String)> {
+    let files = fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let inodes = files.filter_map(|file| {
+        let target = fs::read_link(file.path()).ok()?;
+        let inode = target
+            .to_str()?
+            .strip_prefix("socket:[")?
+            .strip_suffix(']')?;
+        inode.parse::<u64>().ok()
+    });
+    let addresses: Vec<SocketAddr> = inodes.filter_map(|it| sockets.get(&it).copied()).collect();
+    if addresses.is_empty() {
+        return Vec::new();
+    }
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let name = name.trim_end();
+    addresses
+        .into_iter()
+        .map(|it| (it, name.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn an_address_of_the_kernels_table_is_read() {
+        assert_eq!(
+            address("0100007F:1F90"),
+            Some("127.0.0.1:8080".parse().unwrap())
+        );
+        let six = "00000000000000000000000001000000:0050";
+        assert_eq!(address(six), Some("[::1]:80".parse().unwrap()));
+        assert_eq!(address("01:1F90"), None);
+    }
+
+    #[test]
+    fn the_program_of_a_connection_is_this_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let client = stream.local_addr().unwrap();
+        let found = owners(&sockets(&HashSet::from([client])));
+        let own = fs::read_to_string("/proc/self/comm").unwrap();
+        assert_eq!(found.get(&client).map(String::as_str), Some(own.trim_end()));
+        assert!(listening().contains(&listener.local_addr().unwrap()));
+    }
+}
