@@ -20,6 +20,7 @@ use crate::concealed::{command, conceal};
 use crate::drive::{DriveArguments, in_flags};
 use crate::slos::slos;
 use crate::targets::targets;
+use crate::watch::{CaptureArguments, WatchArguments, capture, watch};
 use crate::{help, service_parameters, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
@@ -103,6 +104,12 @@ enum Verb {
         ("unruly check session.har --print > shop.toml", "Make a scenario of what a browser recorded"),
     ]))]
     Check(Box<CheckArguments>),
+    /// Measure what others ask of services that run, from their packets; nothing is sent
+    #[command(after_help = ending("0 fine, 1 the tap has missed too much, 2 an error", &[
+        ("sudo unruly watch tcp://127.0.0.1:443", "Watch a server until Ctrl-C"),
+        ("sudo unruly watch web=tcp://*:443 db=mysql://127.0.0.1:3306 -d 60s", "Watch two services for a minute"),
+    ]))]
+    Watch(WatchArguments),
     /// Check that this host is quiet enough to measure on
     #[command(after_help = ending("0 the host is fit, 1 it is not, 2 an error", &[
         ("unruly doctor", "Check for 10 seconds"),
@@ -188,6 +195,9 @@ enum Verb {
         /// The store
         url: Url,
     },
+    /// Read a capture of packets into a run that is being made (started by `import`)
+    #[command(hide = true)]
+    Capture(CaptureArguments),
     /// Run a program whose disk can be made to stall (started by `run`)
     #[command(hide = true)]
     Held {
@@ -280,6 +290,8 @@ fn call(verb: Verb) -> Result<u8> {
             measure(&plan, &options).map_err(in_flags)
         }
         Verb::Check(arguments) => check(*arguments).map_err(in_flags),
+        Verb::Watch(arguments) => watch(arguments),
+        Verb::Capture(arguments) => capture(&arguments),
         Verb::Doctor { duration, json } => examine(duration, json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
@@ -435,7 +447,7 @@ fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
 
 /// Shows the verdict of a fresh run and writes its report. Returns the exit code. On a host without
 /// the Python side the run is whole, but nobody knows whether it is fine, and that is an error.
-fn conclude(directory: &Path) -> Result<u8> {
+pub(crate) fn conclude(directory: &Path) -> Result<u8> {
     let path = directory.display();
     // One analysis for both.
     let shown = python::run_verb("report", &[OsStr::new("--verdict"), directory.as_os_str()]);
@@ -569,7 +581,7 @@ pub(crate) fn say(text: &str) -> Result<()> {
     }
 }
 
-fn say_error(text: &str) {
+pub(crate) fn say_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "unruly: {}", printable(text));
 }
 

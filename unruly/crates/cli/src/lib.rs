@@ -14,3 +14,4 @@ mod service_parameters;
 mod shipped;
 mod slos;
 mod targets;
+mod watch;

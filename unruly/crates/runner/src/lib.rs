@@ -24,6 +24,7 @@ mod sweep;
 mod target;
 mod telling;
 mod trial;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -49,6 +50,7 @@ use crate::services::library;
 use resume::{Ground, Resumed};
 use sweep::Sweep;
 pub use target::{ECHO, target};
+pub use watch::{Captured, WatchOptions, read_capture, watch};
 
 /// The times of a replay, kept beside the plan.
 const TIMES_FILE: &str = "times.txt";
