@@ -251,7 +251,7 @@ def test_a_run_without_rows_opens_and_its_verdict_says_that_nothing_was_measured
 
 def test_a_spool_without_the_binary_is_an_error_with_a_hint(run_path, monkeypatch):
     (run_path / "requests" / "agent.spool").write_bytes(b"")
-    monkeypatch.setattr("unruly.run._find_binary", lambda: None)
+    monkeypatch.setattr("unruly.run.find_binary", lambda: None)
     with pytest.raises(RecoveryError, match=r"agent\.spool: the run was cut off .* UNRULY_BINARY"):
         unruly.open_run(run_path)
 

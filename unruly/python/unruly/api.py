@@ -205,6 +205,7 @@ def import_file(
     factors: Sequence[str] = (),
     format: str | None = None,
     tag: str | None = None,
+    services: Sequence[str] = (),
 ) -> Imported:
     r"""Make a run of another tool's output. The format is recognised by the content.
 
@@ -228,6 +229,9 @@ def import_file(
         The name of the format, when it shall not be recognised.
     tag : str, optional
         The environment that was measured.
+    services : sequence of str
+        Services of a capture of packets, such as ``"web=tcp://10.0.0.2:443"``; by default those
+        that its connections lead to.
 
     Returns
     -------
@@ -267,6 +271,7 @@ def import_file(
         factors=tuple(factors),
         format=format,
         tag=tag,
+        services=tuple(services),
     )
     done = bring([os.fspath(it) for it in files], Path(out), options, progress)
     progress("")

@@ -26,6 +26,7 @@ from unruly.plan import problems as plan_problems
 from unruly.shown import Sheet, Shown
 from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
 from unruly.tables import requests as request_tables
+from unruly.tables import turnarounds as turnaround_tables
 from unruly.terminal import plain_all
 
 if TYPE_CHECKING:
@@ -87,6 +88,16 @@ class Run(Shown):
         return str(target) if target else None
 
     @property
+    def watched(self) -> bool:
+        """Its requests are what a tap saw of services, and nothing else was measured."""
+        return bool(self.segments["turnarounds"]) and not self.segments["requests"]
+
+    @property
+    def foreign(self) -> bool:
+        """Others made its requests, on no schedule of ours: another tool, or watched clients."""
+        return self.status == "imported" or self.watched
+
+    @property
     def broken(self) -> list[str]:
         """What broke it, a sentence each: processes that died, segments that cannot be read."""
         return [str(it) for it in self.manifest.get("broken") or []] + self.unreadable
@@ -119,7 +130,7 @@ class Run(Shown):
         return frozenset(str(cell) for cell in self.manifest.get("timeless") or [])
 
     def table(self, name: str) -> ibis.Table:
-        """Return one of requests, spans, intervals, resources, events, histograms.
+        """Return one of requests, spans, intervals, resources, events, histograms, turnarounds.
 
         Raises
         ------
@@ -180,6 +191,14 @@ class Run(Shown):
         Uniform inside [``low_ns``, ``high_ns``]; equal edges are one value, infinite ones failed.
         """
         return self.table("histograms")
+
+    @property
+    def turnarounds(self) -> ibis.Table:
+        """Requests and replies of services as a tap saw them, those that it cannot measure too.
+
+        A run that has nothing else has them as its `requests` as well, without those.
+        """
+        return self.table("turnarounds")
 
     def _sheet(self) -> Sheet:
         files = {name: count for name, count in self.segments.items() if count}
@@ -251,6 +270,10 @@ def open_run(
                 "at least one whole Parquet file",
                 "copy the run again, or measure again",
             )
+    if segments["turnarounds"] and not segments["requests"]:
+        # a run that only watched measured the requests of others
+        seen = turnaround_tables.as_requests(tables.table("turnarounds"))
+        tables.define("requests", seen)
     unreadable += plan_problems(root, str(manifest.get("plan_sha256") or ""))
     if recovered and manifest.get("status") == "running":
         manifest["status"] = "cut off"
@@ -416,7 +439,7 @@ def _recover_if_cut_off(root: Path) -> bool:
     spools = sorted(root.rglob("*.spool"))
     if not spools:
         return False
-    binary = _find_binary()
+    binary = find_binary()
     if binary is None:
         raise RecoveryError(
             spools[0],
@@ -441,7 +464,8 @@ def _recover_if_cut_off(root: Path) -> bool:
     return True
 
 
-def _find_binary() -> str | None:
+def find_binary() -> str | None:
+    """Return the path of the program ``unruly``; None if it is not installed."""
     named = os.environ.get(BINARY_ENVIRONMENT)
     if named:
         return named if Path(named).is_file() else None

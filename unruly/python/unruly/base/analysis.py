@@ -170,7 +170,7 @@ class Analysis(Shown):
     @property
     def scheduled(self) -> bool:
         """The run knows when requests were due; an import without it has one latency, not two."""
-        return self.run.status != "imported" or bool(self.self_distrust.send_lag_ns.get("max"))
+        return not self.run.foreign or bool(self.self_distrust.send_lag_ns.get("max"))
 
     @property
     def doubts(self) -> list[str]:

@@ -27,5 +27,5 @@ def compares_nodes(slow: SlowNodes) -> bool:
 
 
 def has_foreign_arrivals(run: Run) -> bool:
-    """Return whether somebody else chose when requests came: an import, not our own schedule."""
-    return run.status == "imported"
+    """Return whether others chose when requests came: an import or a tap, no schedule of ours."""
+    return run.foreign

@@ -66,6 +66,8 @@ def conservation(run: Run) -> Conservation:
     def told(*, checked: bool, sentence: str) -> Conservation:
         return Conservation(checked, sentence, rows, by_status, copies, requests)
 
+    if run.watched:
+        return told(checked=False, sentence="it has every request that the tap could measure")
     if run.status not in CHECKED or not copies:
         return told(checked=False, sentence=f"not checked: the run is {run.status or 'unlabelled'}")
     where = run.path / "manifest.json"
@@ -114,7 +116,7 @@ def self_distrust(context: Context) -> SelfDistrust:
         ours = ~keys.isin(pd.MultiIndex.from_frame(measured)) if len(measured) else slice(None)
         largest = delays[ours].max() if len(delays[ours]) else 0
         # a source without a schedule has no lag: its zeros would read as perfect punctuality
-        scheduled = context.run.status != "imported" or bool(largest)
+        scheduled = not context.run.foreign or bool(largest)
         if scheduled and len(delays[ours]) > 0:
             rows = _without(context, measured)
             lag = _quantiles(_send_lag(rows, context.size), largest)
@@ -149,7 +151,7 @@ def self_distrust(context: Context) -> SelfDistrust:
 def _unread(context: Context) -> tuple[Unread, ...]:
     """How late the load generator of a drive read what it received."""
     kinds = {str(it.get("kind")) for it in context.processes} & set(SENDERS)
-    if kinds != {"drive"} or context.run.status == "imported":
+    if kinds != {"drive"} or context.run.foreign:
         return ()
     counts: dict[What, int] = {"replies": int(context.pairs["stamped"].sum())}
     late: dict[What, ibis.Table] = {}

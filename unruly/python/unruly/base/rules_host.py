@@ -104,7 +104,7 @@ def _kernel_stamps_missing(analysis: Analysis) -> Iterator[Finding]:
     `summary.json`.
     """
     share = analysis.self_distrust.kernel_stamp_share
-    if share is None or share >= STAMPED_WANTED or analysis.run.status == "imported":
+    if share is None or share >= STAMPED_WANTED or analysis.run.foreign:
         return
     yield Finding(
         "kernel-stamps-missing",

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unruly.errors import IngestError
+from unruly.ingest.capture import check_alone, is_capture, read_capture
 from unruly.ingest.columns import (
     array,
     bounded,
@@ -145,6 +146,8 @@ def import_files(
     if len(set(paths)) < len(paths):
         twice = next(path for path, times in Counter(paths).items() if times > 1)
         raise IngestError(twice, "is named twice", "each file once", "leave one out")
+    if any(is_capture(path) for path in paths):
+        return _import_capture(paths, directory, options)
     with ExitStack() as stack:
         files = opened(paths, options, stack)
         first = files[0].source.name
@@ -168,6 +171,24 @@ def import_files(
             about = [provenance(file) for file in files]
             writer.finish(work.manifest(about, missing))
             return Imported(directory, about, work.tally.rows, missing)
+
+
+def _import_capture(paths: Sequence[str], directory: Path, options: Options) -> Imported:
+    check_alone(paths, options)
+    name, tag = Path(paths[0]).name, options.tag or "imported"
+    with RunWriter(directory, run=f"imported-{time.time_ns():x}", name=name, tag=tag) as writer:
+        found = read_capture(paths[0], writer, options)
+        writer.finish({
+            **{key: found[key] for key in ("started_ns", "ended_ns", "missing")},
+            "planned_ns": found["ended_ns"] - found["started_ns"],
+            "processes": [],
+            "counts": Tally().counts(),
+            "timeless": [],
+            "provenance": [found["provenance"]],
+            "imported": [],
+        })  # fmt: skip
+        rows = {"turnarounds": int(found["rows"])}
+        return Imported(directory, [found["provenance"]], rows, found["missing"])
 
 
 def opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[File]:

@@ -138,6 +138,7 @@ class Options:
     factors: tuple[str, ...] = ()
     format: str | None = None
     tag: str | None = None
+    services: tuple[str, ...] = ()
 
     def given(self) -> set[str]:
         """Names of the flags that say how to read, without ``--format`` and ``--tag``."""
@@ -148,6 +149,7 @@ class Options:
             "--time-unit": self.time_unit,
             "--op": self.op,
             "--factor": self.factors,
+            "--service": self.services,
         }
         return {name for name, value in flags.items() if value}
 

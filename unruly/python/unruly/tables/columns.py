@@ -152,6 +152,25 @@ TABLES: Final[dict[str, tuple[tuple[str, str, bool], ...]]] = {
         ("high_ns", "DOUBLE", True),
         ("count", "DOUBLE", True),
     ),
+    "turnarounds": (
+        ("cell", "VARCHAR", True),
+        ("repeat", "USMALLINT", True),
+        ("host", "VARCHAR", True),
+        ("process", "VARCHAR", True),
+        ("tier", "VARCHAR", True),
+        ("server", "VARCHAR", True),
+        ("client", "VARCHAR", True),
+        ("asked_by", "VARCHAR", False),
+        ("connection", "UINTEGER", True),
+        ("turn", "UINTEGER", True),
+        ("started_ns", "BIGINT", True),
+        ("request_ended_ns", "BIGINT", True),
+        ("first_reply_ns", "BIGINT", False),
+        ("ended_ns", "BIGINT", True),
+        ("request_bytes", "BIGINT", True),
+        ("reply_bytes", "BIGINT", True),
+        ("status", "VARCHAR", True),
+    ),
 }
 
 

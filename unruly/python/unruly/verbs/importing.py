@@ -24,6 +24,7 @@ def run(options: argparse.Namespace) -> int:
         factors=options.factor,
         format=options.format,
         tag=options.tag,
+        services=options.service,
     )
     for file in done.files:
         unit = f" in {file['unit']}" if file["unit"] else ""

@@ -57,7 +57,7 @@ def warmup_short(analysis: Analysis) -> Iterator[Finding]:
     """
     found = held.warm_ups if (held := over_time_of(analysis)) else ()
     several = len({it.cell for it in found}) > 1
-    sent = analysis.run.status != "imported"
+    sent = not analysis.run.foreign
     ordered = sorted(found, key=lambda it: (it.cell, it.op, it.repeat))
     for place, (_, repeats) in enumerate(groupby(ordered, key=lambda it: (it.cell, it.op))):
         own = list(repeats)

@@ -1,0 +1,119 @@
+"""What a tap saw: planted turnarounds and the numbers that follow from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import unruly
+from unruly.ingest.tally import Tally
+from unruly.ingest.writer import RunWriter
+from unruly.tables import fetch
+from unruly.tables import turnarounds as turnaround_tables
+from unruly.topics.tiers.model import tiers_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from unruly.run import Run
+
+MS = 1_000_000
+START = 1_790_000_000 * 1_000_000_000
+
+
+def planted(folder: Path, **columns: Any) -> Run:
+    """A run with these turnarounds of the service ``web``; times in ms from the start."""
+    started = np.asarray(columns.pop("started"), dtype=np.float64)
+    ended = np.asarray(columns.pop("ended"), dtype=np.float64)
+    rows = len(started)
+    made: dict[str, Any] = {
+        "tier": "web",
+        "server": "10.0.0.2:80",
+        "client": "10.0.0.1:4000",
+        "asked_by": None,
+        "connection": 1,
+        "turn": np.arange(10, 10 + rows),
+        "request_bytes": 10,
+        "reply_bytes": 100,
+        "status": "ok",
+        **columns,
+    }
+    times = {
+        "started_ns": (started * MS).astype(np.int64) + START,
+        "request_ended_ns": (started * MS).astype(np.int64) + START,
+        "first_reply_ns": (ended * MS).astype(np.int64) + START,
+        "ended_ns": (ended * MS).astype(np.int64) + START,
+    }
+    with RunWriter(folder, run="tap", name="watch", tag="") as writer:
+        cell = writer.cell({}, "a test")
+        writer.add("turnarounds", {"cell": cell, "process": "tap-0", **made, **times}, rows)
+        ends = {"started_ns": START, "ended_ns": int(times["ended_ns"].max())}
+        writer.finish({**ends, "counts": Tally().counts(), "missing": [], "processes": []})
+    return unruly.open_run(folder)
+
+
+def test_requests_in_flight_are_the_share_of_each_window_that_they_took(tmp_path: Path) -> None:
+    run = planted(tmp_path / "run", started=[50, 100], ended=[250, 150])
+    found = fetch(turnaround_tables.in_flight(run.turnarounds))
+    windows = {(int(row.window_ns) - START) // MS: row.in_flight for row in found.itertuples()}
+    assert windows == pytest.approx({0: 0.5, 100: 1.5, 200: 0.5})
+
+
+def test_a_connection_whose_requests_overlapped_is_left_out_as_a_whole(tmp_path: Path) -> None:
+    run = planted(
+        tmp_path / "run",
+        started=range(0, 60, 10),
+        ended=range(5, 65, 10),
+        connection=[1, 1, 1, 2, 2, 2],
+        turn=[8, 9, 10, 1, 2, 3],
+        status=["ok", "overlapped", "ok", "ok", "overlapped", "ok"],
+    )
+    found = unruly.analyse(run)
+    (tier,) = tiers_of(found).rows
+    # of the second connection a handshake overlapped, and the rest counts
+    assert (tier.n, tier.unmeasured, tier.overlapped) == (2, 4, 2)
+    assert found.cell("web").n == 2
+    codes = {it.code: it for it in found.findings}
+    assert codes["tap-unmeasured"].title.startswith(
+        "web: 66.7 % of the requests cannot be measured"
+    )
+    assert codes["tap-unmeasured"].severity == "warns"
+
+
+def test_a_request_without_a_reply_has_failed(tmp_path: Path) -> None:
+    run = planted(tmp_path / "run", started=[0, 10], ended=[1, 11], status=["ok", "cut"])
+    found = unruly.analyse(run)
+    assert (found.cell("web").n, found.cell("web").failed) == (2, 1)
+    assert tiers_of(found).rows[0].cut == 1
+
+
+def test_jams_are_found_beside_a_mean_that_looks_fine(tmp_path: Path) -> None:
+    # 1,000 requests a second of 1 ms for 30 s; in ten windows a stop of 80 ms, evenly spread
+    started = np.arange(0, 30_000, 1.0)
+    ended = started + 1.0
+    for stop in range(1_500, 30_000, 3_000):
+        held = (started >= stop) & (started < stop + 80)
+        ended[held] = stop + 80 + 0.5
+    run = planted(tmp_path / "run", started=started, ended=ended, connection=np.arange(30_000))
+    found = unruly.analyse(run)
+    (tier,) = tiers_of(found).rows
+    # (10 stops) x (80 requests of 40 ms on average) on 30 s of one request in flight
+    assert tier.in_flight.estimate == pytest.approx(1.0 + 10 * 80 * 0.0395 / 30, rel=0.02)
+    assert tier.rate_hz == pytest.approx(1_000, rel=0.01)
+    assert tier.jam.windows == 10
+    assert tier.jam.slow_share.estimate == pytest.approx(1.0)
+    title = next(it.title for it in found.findings if it.code == "transient-bottleneck")
+    assert title.startswith("web: 100 % [")
+    assert "began in 10 windows of 100 ms that were jammed, in 3.32 % of the time" in title
+
+
+def test_slow_requests_that_come_one_by_one_are_no_jam(tmp_path: Path) -> None:
+    started = np.arange(0, 30_000, 1.0)
+    ended = started + 1.0
+    ended[::97] += 30.0
+    run = planted(tmp_path / "run", started=started, ended=ended, connection=np.arange(30_000))
+    found = unruly.analyse(run)
+    assert tiers_of(found).rows[0].jam is None
+    assert "transient-bottleneck" not in {it.code for it in found.findings}

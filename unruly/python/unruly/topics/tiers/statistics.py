@@ -1,0 +1,169 @@
+"""What a tap saw of each service, whole and by windows of 100 ms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+
+from unruly.base.ladder import LEVEL
+from unruly.stats import mean_interval, request_mean_interval, share_interval
+from unruly.stats.blocks import BLOCKS
+from unruly.tables import fetch, inline
+from unruly.tables import turnarounds as turnaround_tables
+from unruly.tables.turnarounds import WINDOW_NS
+from unruly.topics.tiers.model import Jam, Tier, Tiers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from unruly.base.context import Context
+    from unruly.stats import Interval
+
+ASKERS_MOST: Final = 3
+JAM_FACTOR: Final = 5.0
+"""So many times as many requests in flight as in the median window are a jam."""
+JAM_LEAST: Final = 4.0
+"""Fewer requests in flight are none."""
+JAM_TIME_MOST: Final = 0.1
+"""What lasts for longer is the usual state."""
+SHORT: Final = "the service was watched for less than 3 s"
+_KEYS: Final = ["cell", "repeat", "tier", "window_ns"]
+
+
+def has_tiers(context: Context) -> bool:
+    """Return whether the trace has what a tap saw."""
+    return context.run.segments.get("turnarounds", 0) > 0
+
+
+def tiers(context: Context) -> Tiers | None:
+    """Look at what a tap saw of each service.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+
+    Returns
+    -------
+    Tiers or None
+        None where nothing was seen.
+    """
+    context.progress("tiers")
+    everything = context.run.turnarounds
+    counts = fetch(turnaround_tables.counts(everything))
+    if counts.empty:
+        return None
+    windows = _windows(context, counts)
+    askers = fetch(turnaround_tables.askers(everything))
+    found = []
+    for row in counts.to_dict("records"):
+        cell, tier = str(row["cell"]), str(row["tier"])
+        own = windows[(windows["cell"] == cell) & (windows["tier"] == tier)]
+        asked = askers[(askers["cell"] == cell) & (askers["tier"] == tier)]["asked_by"]
+        found.append(_tier(row, own, tuple(map(str, asked.head(ASKERS_MOST)))))
+    return Tiers(tuple(found), windows)
+
+
+def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
+    """Every window of each tier, those in which nothing happened too."""
+    rows = turnaround_tables.measured(context.run.turnarounds)
+    flight = fetch(turnaround_tables.in_flight(rows))
+    limits = fetch(turnaround_tables.slow_limits(rows))
+    if limits.empty:
+        limits = counts[["cell", "tier"]].assign(slow_ns=np.inf)
+    begun = fetch(turnaround_tables.begun(rows, inline(limits)))
+    joined = flight.merge(begun, on=_KEYS, how="outer")
+    # all tiers of a repeat share their first and last window, so that lanes begin together
+    ends = joined.groupby(["cell", "repeat"])["window_ns"].agg(["min", "max"])
+    parts = []
+    for (cell, repeat, tier), own in joined.groupby(["cell", "repeat", "tier"], sort=True):
+        first, last = ends.loc[(cell, repeat)]
+        starts = np.arange(int(first), int(last) + 1, WINDOW_NS)
+        numbers = own.set_index("window_ns")[["in_flight", "n", "slow", "sum_ns", "longest_ns"]]
+        whole = numbers.reindex(starts).fillna(0.0).rename_axis("window_ns").reset_index()
+        whole = whole.assign(cell=cell, repeat=repeat, tier=tier)
+        parts.append(whole)
+    if not parts:
+        return pd.DataFrame(columns=[*_KEYS, "in_flight", "n", "slow", "sum_ns", "longest_ns"])
+    return pd.concat(parts, ignore_index=True)
+
+
+def _tier(row: dict[str, object], own: pd.DataFrame, asked_by: tuple[str, ...]) -> Tier:
+    count = {
+        name: int(str(row[name]))
+        for name in ("ok", "cut", "overlapped", "gap", "alone", "connections")
+    }
+    everything = count["ok"] + count["cut"] + count["overlapped"] + count["gap"]
+    absent: dict[str, str] = {}
+    response, flight = _means(own, absent)
+    seconds = max(len(own) * WINDOW_NS / 1e9, WINDOW_NS / 1e9)
+    return Tier(
+        str(row["cell"]),
+        str(row["tier"]),
+        count["alone"],
+        count["cut"],
+        everything - count["alone"],
+        count["overlapped"],
+        count["gap"],
+        count["connections"],
+        asked_by,
+        count["alone"] / seconds,
+        response,
+        flight,
+        float(own["in_flight"].max()) if len(own) else 0.0,
+        _jam(own, response),
+        absent,
+    )
+
+
+def _means(own: pd.DataFrame, absent: dict[str, str]) -> tuple[Interval | None, Interval | None]:
+    """The mean response time, and the mean number in flight, from blocks of time."""
+    if len(own) < BLOCKS:
+        absent |= dict.fromkeys(("response_ns", "in_flight"), SHORT)
+        return None, None
+    blocks = _blocks(len(own))
+    counts = np.bincount(blocks, own["n"].to_numpy(dtype=np.float64), minlength=BLOCKS)
+    sums = np.bincount(blocks, own["sum_ns"].to_numpy(dtype=np.float64), minlength=BLOCKS)
+    lengths = np.bincount(blocks, minlength=BLOCKS)
+    flights = np.bincount(blocks, own["in_flight"].to_numpy(dtype=np.float64), minlength=BLOCKS)
+    flight = _not_below_0(mean_interval(flights / lengths, LEVEL))
+    if counts.sum() == 0:
+        absent["response_ns"] = "no reply was seen"
+        return None, flight
+    return _not_below_0(request_mean_interval(sums, counts, LEVEL)), flight
+
+
+def _not_below_0(value: Interval) -> Interval:
+    return value if value.low is None else replace(value, low=max(0.0, value.low))
+
+
+def _blocks(windows: int) -> NDArray[np.int64]:
+    return np.arange(windows, dtype=np.int64) * BLOCKS // windows
+
+
+def _jam(own: pd.DataFrame, response: Interval | None) -> Jam | None:
+    """The windows in which far more was in flight than usual; None where there are none."""
+    if response is None or not own["slow"].sum():
+        return None
+    flight = own["in_flight"].to_numpy(dtype=np.float64)
+    usual = float(np.median(flight))
+    full = flight >= max(JAM_LEAST, JAM_FACTOR * usual)
+    share = float(full.mean())
+    if not full.any() or share > JAM_TIME_MOST:
+        return None
+    # who begins while a jam builds up waits for its end as well
+    before = full | np.append(full[1:], False)
+    slow = own["slow"].to_numpy(dtype=np.float64)
+    asked = own["n"].to_numpy(dtype=np.float64)
+    blocks = _blocks(len(own))
+    within = np.bincount(blocks, slow * before, minlength=BLOCKS)
+    whole = np.bincount(blocks, slow, minlength=BLOCKS)
+    return Jam(
+        int(full.sum()),
+        share,
+        float(asked[before].sum() / asked.sum()),
+        share_interval(within, whole, LEVEL),
+    )
