@@ -96,6 +96,7 @@ tools: ## Install the Debian packages that tests need
 	scripts/debian.sh redis-server redis-server redis-tools
 	scripts/debian.sh memcached memcached
 	scripts/debian.sh nginx nginx-light
+	scripts/debian.sh tcpdump tcpdump
 	scripts/debian.sh dnsmasq dnsmasq-base
 	scripts/debian.sh openssl openssl
 	scripts/debian.sh pg_lsclusters postgresql

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from grpc_house import ITEM_PROTO, PROTO, Shop, grpc_server
-from house import PROGRAMS, REPOSITORY, call, need_root
+from house import PROGRAMS, REPOSITORY, call, need_root, wait_for
 from llm_house import Model, llm
 from message_house import lines, name_server
 from redis_house import redis_server
@@ -128,6 +128,29 @@ def messages(folder: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def watched(folder: Path) -> Iterator[Setting]:
+    """Redis that somebody asks all the time, and a capture of its packets by tcpdump."""
+    need_root("a tap")
+    with redis_server(folder, HOST) as (host, port):
+        file = folder / "home" / "capture.pcap"
+        words = ["tcpdump", "-i", "lo", "-s", "96", "-U", "-Z", "root", "--immediate-mode"]
+        words += ["-w", str(file), f"tcp port {port}"]
+        flags = ["-c", "4", "-r", "200", "-d", "100s", "-w", "0s", "-q", "-o", folder / "load"]
+        load: list[str | Path] = [PROGRAMS / "unruly", "drive", f"redis://{host}:{port}", *flags]
+        asking = subprocess.Popen(load, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        capturing = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: file.exists() and file.stat().st_size > 100_000, "a capture")
+            capturing.terminate()
+            capturing.wait()
+            yield {**SHORT, "localhost:6379": f"{host}:{port}"}, {}
+        finally:
+            for process in (capturing, asking):
+                process.kill()
+                process.wait()
+
+
+@contextmanager
 def slow_node(folder: Path) -> Iterator[Setting]:
     """Two Redis servers, and a matrix of seven nodes with a slow one."""
     need_root("a CPU quota")
@@ -191,6 +214,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "grpc.md": orders,
     "sql.md": bank,
     "messages.md": messages,
+    "watch.md": watched,
     "find-the-slow-node.md": slow_node,
     "write-a-plan.md": redis,
     "gate.md": a_run,
@@ -221,6 +245,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "scenarios.md",
         "sql.md",
         "messages.md",
+        "watch.md",
         "find-the-slow-node.md",
         "write-a-plan.md",
     }
