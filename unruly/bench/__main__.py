@@ -30,6 +30,7 @@ from bench import (
     stall_targets,
     stores,
     streams,
+    tap,
     tried,
 )
 
@@ -55,6 +56,7 @@ PRODUCT = command.Product(
         "streams-iperf": streams.peers,
         "streams-compete": streams.shares,
         "streams-jgroups": groups.run,
+        "tap": tap.run,
         "analysis": analysis.run,
         "ready": ready.run,
         "scale": scale.run,
