@@ -263,7 +263,7 @@ def _analysis(folder: Path) -> Result:
                 "request_bytes": 100, "reply_bytes": 1_000, "status": "ok",
             }  # fmt: skip
             writer.add("turnarounds", rows, part)
-        writer.finish({"started_ns": begin, "ended_ns": begin + 600 * 10**9,
+        writer.finish({"started_ns": begin, "ended_ns": begin + 600 * 10**9, "planned_ns": 0,
                        "counts": Tally().counts(), "missing": [], "processes": []})  # fmt: skip
     before = time.monotonic()
     call("verdict", path)
