@@ -102,11 +102,12 @@ def test_jams_are_found_beside_a_mean_that_looks_fine(tmp_path: Path) -> None:
     # (10 stops) x (80 requests of 40 ms on average) on 30 s of one request in flight
     assert tier.in_flight.estimate == pytest.approx(1.0 + 10 * 80 * 0.0395 / 30, rel=0.02)
     assert tier.rate_hz == pytest.approx(1_000, rel=0.01)
-    assert tier.jam.windows == 10
+    # a full window and the one before it, ten times
+    assert tier.jam.windows == 20
     assert tier.jam.slow_share.estimate == pytest.approx(1.0)
     title = next(it.title for it in found.findings if it.code == "transient-bottleneck")
     assert title.startswith("web: 100 % [")
-    assert "began in 10 windows of 100 ms that were jammed, in 3.32 % of the time" in title
+    assert "began in 20 windows of 100 ms that were jammed, in 6.64 % of the time" in title
 
 
 def test_slow_requests_that_come_one_by_one_are_no_jam(tmp_path: Path) -> None:

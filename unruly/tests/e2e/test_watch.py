@@ -158,7 +158,8 @@ def test_a_service_is_measured_through_tls(tmp_path: Path) -> None:
     # each connection has a handshake of two turnarounds at most beside its requests
     ((measured,),) = seen.rows("select count(*) from turnarounds where status = 'ok'")
     assert 2000 <= measured <= 2000 + 4 * (connections + 2)
-    assert seen.rows("select count(*) from turnarounds where status = 'gap'") == [(0,)]
+    # leaving a connection of TLS takes a message, which is no request
+    assert set(ends(seen)) <= {"ok", "overlapped"}
 
 
 def test_connections_that_carry_many_requests_at_once_give_no_number(tmp_path: Path) -> None:
@@ -180,21 +181,21 @@ def test_a_service_that_stops_for_moments_is_jammed_then(tmp_path: Path) -> None
         info = ["redis-cli", "-h", host, "-p", str(port), "info", "server"]
         pid = int(subprocess.check_output(info).split(b"process_id:")[1].split()[0])
         with watching(tmp_path, f"cache=tcp://{host}:{port}"):
-            flags = ["-c", "32", "-r", "500", "-d", "14s", "-w", "0s", "-q"]
+            flags = ["-c", "32", "-r", "500", "-d", "20s", "-w", "0s", "-q"]
             words = [UNRULY, "drive", f"redis://{host}:{port}", *flags, "-o", tmp_path / "driven"]
             load = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            # a second of load, and then a stop of 0.3 s every 2 s
-            for _ in range(5):
-                time.sleep(2)
+            # a stop of 0.15 s every 4 s
+            for _ in range(4):
+                time.sleep(4)
                 os.kill(pid, signal.SIGSTOP)
-                time.sleep(0.3)
+                time.sleep(0.15)
                 os.kill(pid, signal.SIGCONT)
             assert load.wait(timeout=60) in (0, 1)
     run = watched(tmp_path)
     (tier,) = run.verdict()["tiers"]["rows"]
-    # 75 requests came at 500/s by the middle of a stop of 0.3 s
-    assert tier["in_flight_most"] > 20
-    assert 5 <= tier["jam"]["windows"] <= 40
+    # some 40 requests came at 500/s by the middle of a stop
+    assert tier["in_flight_most"] > 10
+    assert tier["jam"]["windows"] >= 4
     assert "of the slowest requests began in" in codes(run)["transient-bottleneck"]
 
 
@@ -258,6 +259,8 @@ def test_each_second_is_a_line_with_the_windows_of_100_ms(tmp_path: Path) -> Non
     seconds = [row for row in rows if row.startswith("cache  ") and "up to" in row]
     assert len(seconds) >= 4
     assert max(map(len, seconds)) <= 80
+    # the load asks 100 times a second; the first line may begin before it
+    assert sum(int(row.split()[1]) for row in seconds[1:]) > 50 * (len(seconds) - 1)
     assert "unruly verdict: watch, complete" in said.stdout
     assert lines.returncode == 0, lines.stderr
     assert lines.stdout.count('"in_flight":[') >= 3

@@ -105,7 +105,7 @@ enum Verb {
     ]))]
     Check(Box<CheckArguments>),
     /// Measure what others ask of services that run, from their packets; nothing is sent
-    #[command(after_help = ending("0 fine, 1 the tap has missed too much, 2 an error", &[
+    #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, 2 an error", &[
         ("sudo unruly watch tcp://127.0.0.1:443", "Watch a server until Ctrl-C"),
         ("sudo unruly watch web=tcp://*:443 db=mysql://127.0.0.1:3306 -d 60s", "Watch two services for a minute"),
     ]))]

@@ -265,6 +265,10 @@ fn nothing(servers: &[Server]) -> String {
     }
 }
 
+fn not_followed(left_out: u64) -> String {
+    format!("{left_out} connections were not followed: too many are open at once")
+}
+
 fn stem() -> String {
     format!("{PROCESS}-c0r0")
 }
@@ -315,6 +319,7 @@ fn row(it: &Finished) -> TurnaroundRow {
         status: match turnaround.ended {
             Ended::Ok => TurnaroundStatus::Ok,
             Ended::Cut => TurnaroundStatus::Cut,
+            Ended::Open => TurnaroundStatus::Open,
             Ended::Overlapped => TurnaroundStatus::Overlapped,
             Ended::Gap => TurnaroundStatus::Gap,
         },
@@ -360,6 +365,7 @@ pub fn read_capture(
     };
     let mut tracker = Tracker::new(servers);
     let mut short: u64 = 0;
+    let mut last_ns = ColumnNs(i64::MIN);
     let mut write = |ended: &[Finished]| -> Result<()> {
         ended.iter().for_each(|it| rows.append(&row(it), None));
         captured.rows += ended.len() as u64;
@@ -368,8 +374,9 @@ pub fn read_capture(
     let mut ended = Vec::new();
     let mut capture = open(file)?;
     while let Some(packet) = capture.next_packet().with_context(|| place.to_string())? {
-        match segment(packet.link, &packet.bytes) {
-            Ok(found) => ended.extend(tracker.take(&found, packet.at_ns)),
+        last_ns = last_ns.max(packet.at_ns);
+        match segment(packet.link, &packet.bytes, packet.whole) {
+            Ok(found) => tracker.take(&found, packet.at_ns, &mut ended),
             Err(unruly_tap::Other::Cut) => short += 1,
             Err(unruly_tap::Other::Foreign) => {}
         }
@@ -378,7 +385,7 @@ pub fn read_capture(
             ended.clear();
         }
     }
-    ended.extend(tracker.finish());
+    ended.extend(tracker.finish(last_ns));
     write(&ended)?;
     rows.seal()?;
     ensure!(
@@ -390,6 +397,9 @@ pub fn read_capture(
         "{place}: no request to {} is in it; hint: name the port of the service with --service",
         captured.tiers.join(", ")
     );
+    if tracker.left_out() > 0 {
+        captured.missing.push(not_followed(tracker.left_out()));
+    }
     if capture.is_cut() {
         captured
             .missing
@@ -415,16 +425,18 @@ fn detect(file: &Path) -> Result<Vec<Server>> {
     let mut opened: BTreeSet<std::net::SocketAddr> = BTreeSet::new();
     let mut peers: BTreeMap<std::net::SocketAddr, BTreeSet<std::net::SocketAddr>> = BTreeMap::new();
     while let Some(packet) = capture.next_packet()? {
-        let Ok(found) = segment(packet.link, &packet.bytes) else {
+        let Ok(found) = segment(packet.link, &packet.bytes, packet.whole) else {
             continue;
         };
         if found.opens && found.acknowledged.is_none() {
             opened.insert(found.to);
         }
         for (one, other) in [(found.from, found.to), (found.to, found.from)] {
-            let known = peers.entry(one).or_default();
-            if known.len() < PEERS_MAX {
-                known.insert(other);
+            if peers.len() < ADDRESSES_MAX || peers.contains_key(&one) {
+                let known = peers.entry(one).or_default();
+                if known.len() < PEERS_MAX {
+                    known.insert(other);
+                }
             }
         }
     }
@@ -440,12 +452,18 @@ fn detect(file: &Path) -> Result<Vec<Server>> {
         .collect();
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_by_key(|it| std::cmp::Reverse(rank(it)));
-    found.truncate(unruly_tap::SERVERS_MAX);
+    ensure!(
+        found.len() <= unruly_tap::SERVERS_MAX,
+        "it has {} services; wanted {} at most; hint: name those to import with --service",
+        found.len(),
+        unruly_tap::SERVERS_MAX
+    );
     found
         .into_iter()
         .map(|it| Server::parse(&format!("tcp://{it}")))
         .collect()
 }
 
-/// Peers of an address that decide whether it is a service.
+/// Peers of an address that decide whether it is a service, and addresses that are looked at.
 const PEERS_MAX: usize = 1_000;
+const ADDRESSES_MAX: usize = 100_000;

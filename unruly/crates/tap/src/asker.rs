@@ -64,8 +64,10 @@ impl Askers {
 
 fn look_up(asked: &Receiver<Vec<SocketAddr>>, answers: &Sender<HashMap<SocketAddr, String>>) {
     while let Ok(first) = asked.recv() {
-        let more = asked.try_iter().flatten();
-        let wanted: HashSet<SocketAddr> = first.into_iter().chain(more).take(WANTED_MAX).collect();
+        // All that has come meanwhile is taken, and the newest are looked up.
+        let mut all = first;
+        all.extend(asked.try_iter().flatten());
+        let wanted: HashSet<SocketAddr> = all.into_iter().rev().take(WANTED_MAX).collect();
         let sockets = sockets(&wanted);
         if answers.send(owners(&sockets)).is_err() {
             return;

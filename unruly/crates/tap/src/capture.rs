@@ -21,6 +21,8 @@ pub struct Packet {
     pub link: Link,
     /// The bytes that were captured.
     pub bytes: Vec<u8>,
+    /// Its length before it was cut.
+    pub whole: usize,
 }
 
 /// Reads the packets of a file.
@@ -120,7 +122,7 @@ impl<R: Read> Capture<R> {
         let Some(head) = self.bytes(16)? else {
             return Ok(None);
         };
-        let [seconds, units, kept] = [0, 4, 8].map(|at| self.u32(&head[at..]));
+        let [seconds, units, kept, whole] = [0, 4, 8, 12].map(|at| self.u32(&head[at..]));
         let Some(bytes) = self.bytes(length(kept)?)? else {
             self.cut = true;
             return Ok(None);
@@ -130,6 +132,7 @@ impl<R: Read> Capture<R> {
             at_ns: ColumnNs(0) + since,
             link,
             bytes,
+            whole: whole as usize,
         }))
     }
 
@@ -228,7 +231,7 @@ impl<R: Read> Capture<R> {
             body.len() >= 20,
             "a packet without its header; the file is damaged"
         );
-        let [number, high, low, kept] = [0, 4, 8, 12].map(|at| self.u32(&body[at..]));
+        let [number, high, low, kept, whole] = [0, 4, 8, 12, 16].map(|at| self.u32(&body[at..]));
         let Kind::New(interfaces) = &self.kind else {
             bail!("a block of another format; the file is damaged");
         };
@@ -249,6 +252,7 @@ impl<R: Read> Capture<R> {
             ),
             link: interface.link.map_err(unknown_link)?,
             bytes: bytes.to_vec(),
+            whole: whole as usize,
         })
     }
 

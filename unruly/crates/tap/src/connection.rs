@@ -4,8 +4,9 @@
 //! bytes: the reply begins with the first of them, and ends with the last before the client's next.
 //! Third, the client sends again, or the connection ends, and the turnaround is over.
 //!
-//! A segment that was sent again, or that comes late, carries no new byte and changes nothing. Bytes
-//! that the capture has missed leave a gap: that turnaround is not measured.
+//! A segment that was sent again carries no new byte and changes nothing; one that comes late fills the
+//! hole that it left. Bytes that the other side acknowledges although the capture never showed them
+//! were missed by the capture: that turnaround is not measured.
 //!
 //! In a protocol of requests and replies a client sends only after it has received the whole reply, so
 //! its segment acknowledges all of the server's bytes. If bytes of both sides cross, several requests
@@ -13,18 +14,33 @@
 //! The first turnarounds of a connection may cross because of a handshake (TLS sends tickets, HTTP/2
 //! settings). After them a single crossing marks the connection for its whole life.
 
-use unruly_trace::ColumnNs;
+use unruly_trace::{ColumnNs, DurationNs};
 
 /// Turnarounds at the beginning of a connection in which bytes may cross because of a handshake.
 const HANDSHAKE_TURNS: u32 = 3;
+
+/// A short message of a client that leaves, such as the alert of TLS or the farewell of a database.
+const FAREWELL_BYTES_MAX: u64 = 64;
+
+/// A client that sends its farewell ends the connection within this time. A server that ends an idle
+/// connection sends its own farewell after a longer pause.
+const FAREWELL: DurationNs = DurationNs::millis(100);
+
+/// A segment this far from those before it belongs to another connection of the same addresses.
+const FAR: u32 = 1 << 28;
+
+/// Holes of a side that are remembered.
+const HOLES_MAX: usize = 16;
 
 /// How a turnaround ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The reply was whole: the client sent the next request, or the connection ended after it.
     Ok,
-    /// The connection or the capture ended before a reply.
+    /// The connection ended before a whole reply.
     Cut,
+    /// The capture ended before a whole reply.
+    Open,
     /// Several requests were open at once.
     Overlapped,
     /// The capture has missed some of its bytes.
@@ -59,6 +75,15 @@ pub(crate) enum Side {
     Server,
 }
 
+impl Side {
+    const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
 /// A segment of a connection, by the side that sent it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
@@ -68,15 +93,19 @@ pub(crate) struct Seen {
     pub(crate) acknowledged: Option<u32>,
     pub(crate) bytes: u32,
     pub(crate) opens: bool,
-    /// The connection ends with it.
+    /// Its sender sends nothing more.
     pub(crate) ends: bool,
+    /// It breaks the connection off.
+    pub(crate) resets: bool,
 }
 
 /// The bytes of one side that were seen.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Sent {
     /// The number of the byte after the last one that was seen.
     next: Option<u32>,
+    /// Bytes before it that were not seen yet: the first one, and the one after the last.
+    holes: Vec<(u32, u32)>,
 }
 
 /// A connection as a capture sees it.
@@ -90,6 +119,10 @@ pub(crate) struct Connection {
     multiplexed: bool,
     /// Length of a message of the client that has no reply.
     silent_bytes: Option<u32>,
+    /// When the reply ended before its last segment, if that one is short enough for a farewell.
+    before_last_ns: Option<ColumnNs>,
+    /// The connection was open when the capture began, and nothing has begun since.
+    is_unknown: bool,
 }
 
 /// Returns true if a number stands before another one; both wrap around.
@@ -99,24 +132,83 @@ const fn is_before(one: u32, other: u32) -> bool {
 }
 
 impl Sent {
-    /// Takes a segment. Returns its new bytes, and whether bytes before it were missed.
-    fn take(&mut self, sequence: u32, bytes: u32) -> (u32, bool) {
+    fn beginning(next: u32) -> Self {
+        Self {
+            next: Some(next),
+            holes: Vec::new(),
+        }
+    }
+
+    /// Takes a segment. Returns how many of its bytes are new.
+    fn take(&mut self, sequence: u32, bytes: u32) -> u32 {
         let next = sequence.wrapping_add(bytes);
         let Some(known) = self.next else {
-            self.next = Some(next);
-            return (bytes, false);
+            *self = Self::beginning(next);
+            return bytes;
         };
         if !is_before(known, next) {
-            return (0, false);
+            return self.fill(sequence, next);
         }
         self.next = Some(next);
-        let missed = is_before(known, sequence);
-        let fresh = if missed {
-            bytes
-        } else {
-            next.wrapping_sub(known)
+        if !is_before(known, sequence) {
+            return next.wrapping_sub(known);
+        }
+        if self.holes.len() < HOLES_MAX {
+            self.holes.push((known, sequence));
+        }
+        bytes
+    }
+
+    /// Fills holes with a segment that comes late. Returns how many bytes were missing.
+    fn fill(&mut self, first: u32, next: u32) -> u32 {
+        let mut filled = 0;
+        let mut left = Vec::new();
+        for (begin, end) in self.holes.drain(..) {
+            let from = if is_before(begin, first) {
+                first
+            } else {
+                begin
+            };
+            let to = if is_before(next, end) { next } else { end };
+            if !is_before(from, to) {
+                left.push((begin, end));
+                continue;
+            }
+            filled += to.wrapping_sub(from);
+            left.extend(Some((begin, from)).filter(|(begin, end)| begin != end));
+            left.extend(Some((to, end)).filter(|(begin, end)| begin != end));
+        }
+        self.holes = left;
+        filled
+    }
+
+    /// Counts the end of a side as a byte, which the protocol does.
+    fn end(&mut self, sequence: u32) {
+        let next = sequence.wrapping_add(1);
+        if self.next.is_none_or(|known| is_before(known, next)) {
+            self.next = Some(next);
+        }
+    }
+
+    /// Returns true if the other side has received bytes that were never seen, and forgets them.
+    fn was_missed(&mut self, acknowledged: Option<u32>) -> bool {
+        let Some(acknowledged) = acknowledged else {
+            return false;
         };
-        (fresh, missed)
+        let before = self.holes.len();
+        self.holes
+            .retain(|(begin, _)| !is_before(*begin, acknowledged));
+        self.holes.len() < before
+    }
+
+    /// Returns true if a segment is of another connection.
+    fn is_far(&self, sequence: u32) -> bool {
+        self.next.is_some_and(|known| {
+            known
+                .wrapping_sub(sequence)
+                .min(sequence.wrapping_sub(known))
+                > FAR
+        })
     }
 }
 
@@ -128,6 +220,12 @@ impl Connection {
         }
     }
 
+    /// Returns true if this is the number of the client's first byte: the segment that opens the
+    /// connection was sent again.
+    pub(crate) fn begins_with(&self, sequence: u32) -> bool {
+        self.client.next == Some(sequence)
+    }
+
     /// Returns the open turnaround as it is now.
     pub(crate) fn open(&self) -> Option<&Turnaround> {
         self.open.as_ref()
@@ -136,47 +234,95 @@ impl Connection {
     /// Takes a segment. Returns the turnaround that it ends, if there is one.
     pub(crate) fn take(&mut self, seen: &Seen) -> Option<Turnaround> {
         if seen.opens {
-            return self.begin(seen);
+            let next = seen.sequence.wrapping_add(1);
+            *self.sent(seen.side) = Sent::beginning(next);
+            let content = Seen {
+                sequence: next,
+                opens: false,
+                ..*seen
+            };
+            return (seen.bytes > 0).then(|| self.take(&content)).flatten();
         }
+        if self.sent(seen.side).is_far(seen.sequence) && !seen.resets {
+            self.miss();
+        }
+        let is_new = self.client.next.is_none() && self.server.next.is_none();
+        self.is_unknown |= is_new && self.turns == 0;
         let crosses = self.crosses(seen);
-        let (fresh, missed) = match seen.side {
-            Side::Client => self.client.take(seen.sequence, seen.bytes),
-            Side::Server => self.server.take(seen.sequence, seen.bytes),
-        };
-        if missed && let Some(open) = &mut self.open {
-            open.ended = Ended::Gap;
+        let missed = self.sent(seen.side.other()).was_missed(seen.acknowledged);
+        let backwards = self.open.is_some_and(|open| seen.at_ns < open.ended_ns);
+        if missed || backwards {
+            self.spoil();
         }
+        let fresh = self.sent(seen.side).take(seen.sequence, seen.bytes);
         let mut over = None;
         if fresh > 0 {
             if crosses {
                 self.cross();
             }
             match seen.side {
-                Side::Client => over = self.ask(seen, fresh, missed),
+                Side::Client => over = self.ask(seen, fresh),
                 Side::Server => self.answer(seen, fresh),
             }
         }
         if seen.ends {
-            over = over.or_else(|| self.end(Ended::Cut));
+            self.sent(seen.side)
+                .end(seen.sequence.wrapping_add(seen.bytes));
         }
-        over
+        over.or_else(|| self.leave(seen))
     }
 
-    /// The numbers begin anew, also if a port is used again.
-    fn begin(&mut self, seen: &Seen) -> Option<Turnaround> {
-        let next = Some(seen.sequence.wrapping_add(1));
-        match seen.side {
-            Side::Client if self.client.next == next => None,
-            Side::Client => {
-                let before = self.end(Ended::Cut);
-                *self = Self::new(self.silent_bytes);
-                self.client = Sent { next };
-                before
-            }
-            Side::Server => {
-                self.server = Sent { next };
-                None
-            }
+    fn sent(&mut self, side: Side) -> &mut Sent {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    /// A side ends the connection, or breaks it off. Returns the turnaround that this ends.
+    fn leave(&mut self, seen: &Seen) -> Option<Turnaround> {
+        let client = seen.side == Side::Client;
+        if client && (seen.ends || seen.resets) {
+            self.forget_farewell(seen.at_ns);
+        }
+        if seen.ends
+            && !client
+            && let (Some(open), Some(before_ns)) = (&mut self.open, self.before_last_ns)
+            && open.ended_ns - before_ns >= FAREWELL
+        {
+            open.ended_ns = before_ns;
+        }
+        if seen.resets
+            && !client
+            && let Some(open) = &mut self.open
+            && open.ended == Ended::Ok
+        {
+            // Nobody knows whether its reply was whole.
+            open.ended = Ended::Cut;
+        }
+        // A client may send its last byte long before the reply.
+        let over = seen.resets || seen.ends && !client;
+        over.then(|| self.end(Ended::Cut)).flatten()
+    }
+
+    /// Forgets a short message that a client sends when it leaves: it is no request.
+    fn forget_farewell(&mut self, at_ns: ColumnNs) {
+        let is_farewell = self.open.is_some_and(|open| {
+            open.first_reply_ns.is_none()
+                && open.turn > 1
+                && open.request_bytes <= FAREWELL_BYTES_MAX
+                && at_ns - open.started_ns <= FAREWELL
+        });
+        if is_farewell {
+            self.open = None;
+            self.turns -= 1;
+        }
+    }
+
+    /// The open turnaround cannot be measured: the capture has missed some of its bytes.
+    fn spoil(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.ended = Ended::Gap;
         }
     }
 
@@ -201,7 +347,7 @@ impl Connection {
     }
 
     /// The client sends bytes of the open request, or of the next one.
-    fn ask(&mut self, seen: &Seen, fresh: u32, missed: bool) -> Option<Turnaround> {
+    fn ask(&mut self, seen: &Seen, fresh: u32) -> Option<Turnaround> {
         let mut over = None;
         if self.forget_silent() {
             self.turns -= 1;
@@ -225,8 +371,15 @@ impl Connection {
             ended_ns: seen.at_ns,
             request_bytes: u64::from(fresh),
             reply_bytes: 0,
-            ended: if missed { Ended::Gap } else { Ended::Ok },
+            // The first bytes that were seen of a connection may be in the middle of a request.
+            ended: if self.is_unknown {
+                Ended::Gap
+            } else {
+                Ended::Ok
+            },
         });
+        self.is_unknown = false;
+        self.before_last_ns = None;
         over
     }
 
@@ -246,6 +399,9 @@ impl Connection {
     /// The server sends bytes. Those before the first request are a greeting.
     fn answer(&mut self, seen: &Seen, fresh: u32) {
         if let Some(open) = &mut self.open {
+            let is_short = u64::from(fresh) <= FAREWELL_BYTES_MAX;
+            let is_later = open.first_reply_ns.is_some();
+            self.before_last_ns = (is_short && is_later).then_some(open.ended_ns);
             open.first_reply_ns.get_or_insert(seen.at_ns);
             open.ended_ns = seen.at_ns;
             open.reply_bytes += u64::from(fresh);
@@ -258,6 +414,8 @@ impl Connection {
         let mut open = self.open.take()?;
         open.ended = match open.ended {
             Ended::Gap => Ended::Gap,
+            Ended::Cut => Ended::Cut,
+            Ended::Open => Ended::Open,
             _ if self.multiplexed => Ended::Overlapped,
             Ended::Overlapped => Ended::Overlapped,
             _ if open.first_reply_ns.is_none() => without,
@@ -266,11 +424,20 @@ impl Connection {
         Some(open)
     }
 
+    /// Ends the open turnaround because the capture ends. A reply that was quiet for a moment is whole.
+    pub(crate) fn stop(&mut self, at_ns: ColumnNs) -> Option<Turnaround> {
+        if let Some(open) = &mut self.open
+            && open.ended == Ended::Ok
+            && at_ns - open.ended_ns < FAREWELL
+        {
+            open.ended = Ended::Open;
+        }
+        self.end(Ended::Open)
+    }
+
     /// The capture has missed segments, and nobody knows of which connection.
     pub(crate) fn miss(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.ended = Ended::Gap;
-        }
+        self.spoil();
         // The missed bytes are no gap of a later turnaround.
         (self.client, self.server) = (Sent::default(), Sent::default());
     }
@@ -316,6 +483,7 @@ mod tests {
                 bytes,
                 opens: false,
                 ends: false,
+                resets: false,
             }
         }
 
@@ -327,7 +495,16 @@ mod tests {
     }
 
     fn taken(segments: &[Seen]) -> Vec<Turnaround> {
-        taken_by(Connection::default(), segments)
+        taken_by(begun(None), segments)
+    }
+
+    /// A connection of a wire that was seen from its beginning.
+    fn begun(silent_bytes: Option<u32>) -> Connection {
+        let mut connection = Connection::new(silent_bytes);
+        let wire = Wire::new();
+        (connection.client, connection.server) =
+            (Sent::beginning(wire.client), Sent::beginning(wire.server));
+        connection
     }
 
     fn taken_by(mut connection: Connection, segments: &[Seen]) -> Vec<Turnaround> {
@@ -448,7 +625,7 @@ mod tests {
     #[test]
     fn an_unknown_loss_makes_a_gap_of_the_open_turnaround_alone() {
         let mut wire = Wire::new();
-        let mut connection = Connection::default();
+        let mut connection = begun(None);
         let mut found = Vec::new();
         for (place, seen) in wire.turns(4).iter().enumerate() {
             found.extend(connection.take(seen));
@@ -482,7 +659,7 @@ mod tests {
         segments.push(wire.says(Client, 9));
         segments.extend(wire.turns(1));
         segments.push(wire.says(Client, 9));
-        let known = taken_by(Connection::new(Some(9)), &segments);
+        let known = taken_by(begun(Some(9)), &segments);
         let starts: Vec<_> = known.iter().map(|it| (it.started_ns.0, it.turn)).collect();
         assert_eq!(starts, [(10, 1), (40, 2)]);
         // Nobody has said so of this protocol: the next turnaround begins too early.
@@ -492,27 +669,91 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_used_again_begins_a_new_connection() {
+    fn bytes_that_were_lost_and_come_late_end_the_reply_and_are_no_gap() {
         let mut wire = Wire::new();
-        let mut segments = wire.turns(5);
-        segments.push(wire.says(Client, 10));
-        segments.push(Seen {
-            sequence: 77,
-            acknowledged: None,
-            opens: true,
-            ..wire.says(Client, 0)
-        });
-        wire.client = 78;
-        segments.push(Seen {
-            opens: true,
-            ..wire.says(Server, 0)
-        });
-        wire.server = wire.server.wrapping_add(1);
+        let mut segments = vec![wire.says(Client, 10)];
+        segments.extend((0..3).map(|_| wire.says(Server, 10)));
+        let late = Seen {
+            at_ns: ColumnNs(500),
+            ..segments.remove(2)
+        };
+        segments.push(late);
+        wire.at_ns = 500;
         segments.extend(wire.turns(1));
         let found = taken(&segments);
-        assert_eq!(found.len(), 7);
-        assert_eq!((found[5].ended, found[6].ended), (Ended::Cut, Ended::Ok));
-        assert_eq!(found[6].turn, 1);
+        assert_eq!((found[0].ended, found[0].ended_ns.0), (Ended::Ok, 500));
+        assert_eq!((found[0].reply_bytes, found.len()), (30, 2));
+    }
+
+    #[test]
+    fn a_farewell_of_either_side_is_no_request_and_no_part_of_a_reply() {
+        let mut wire = Wire::new();
+        let mut segments = wire.turns(2);
+        segments.push(wire.says(Client, 24));
+        let end = Seen {
+            ends: true,
+            ..wire.says(Client, 0)
+        };
+        wire.client = wire.client.wrapping_add(1);
+        segments.push(end);
+        segments.push(wire.says(Server, 24));
+        assert_eq!(ends(&segments), [Ended::Ok; 2]);
+        // A server says it after its connection was idle.
+        let mut wire = Wire::new();
+        let mut segments = wire.turns(2);
+        wire.at_ns = 65_000_000_000;
+        segments.push(wire.says(Server, 24));
+        segments.push(Seen {
+            ends: true,
+            ..wire.says(Server, 0)
+        });
+        let found = taken(&segments);
+        assert_eq!((found[1].ended_ns.0, found[1].ended), (40, Ended::Ok));
+    }
+
+    #[test]
+    fn a_client_that_gives_up_has_no_reply() {
+        let mut wire = Wire::new();
+        let mut segments = wire.turns(1);
+        segments.push(wire.says(Client, 10));
+        wire.at_ns = 1_000_000_000;
+        segments.push(Seen {
+            ends: true,
+            ..wire.says(Client, 0)
+        });
+        wire.client = wire.client.wrapping_add(1);
+        segments.push(Seen {
+            resets: true,
+            ..wire.says(Client, 0)
+        });
+        assert_eq!(ends(&segments), [Ended::Ok, Ended::Cut]);
+    }
+
+    #[test]
+    fn a_request_that_the_end_of_the_capture_cuts_is_none_that_failed() {
+        let mut wire = Wire::new();
+        let mut connection = begun(None);
+        let mut stopped = |segments: &[Seen], at_ns| {
+            segments.iter().for_each(|it| {
+                connection.take(it);
+            });
+            connection.stop(ColumnNs(at_ns)).unwrap().ended
+        };
+        let open = [wire.says(Client, 10)];
+        assert_eq!(stopped(&open, 1_000_000_000), Ended::Open);
+        let fresh = [wire.says(Client, 10), wire.says(Server, 10)];
+        assert_eq!(stopped(&fresh, wire.at_ns), Ended::Open);
+        let quiet = [wire.says(Client, 10), wire.says(Server, 10)];
+        assert_eq!(stopped(&quiet, 1_000_000_000), Ended::Ok);
+    }
+
+    #[test]
+    fn a_connection_that_was_there_before_the_capture_has_its_first_request_left_out() {
+        let mut wire = Wire::new();
+        let segments = wire.turns(2);
+        let found = taken_by(Connection::default(), &segments);
+        let ended: Vec<_> = found.iter().map(|it| it.ended).collect();
+        assert_eq!(ended, [Ended::Gap, Ended::Ok]);
     }
 
     proptest! {
@@ -564,6 +805,7 @@ mod tests {
                     bytes,
                     opens: flags == 0,
                     ends: flags == 1,
+                    resets: flags == 3,
                 };
                 let ended = connection.take(&seen);
                 if let Some(ended) = ended {

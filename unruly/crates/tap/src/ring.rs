@@ -23,8 +23,8 @@ const STATUS_USER: u32 = 1;
 const STATUS_KERNEL: u32 = 0;
 
 const BLOCK_BYTES: usize = 64 << 10;
-/// 16 MiB. A block that is not full is handed over after its time too, so the ring outlasts a reader
-/// that does not look for `BLOCKS` times that time, 5 s.
+/// 16 MiB, some 80,000 packets. A block that is not full is handed over after its time too, so with few
+/// packets the ring outlasts a reader that does not look for `BLOCKS` times that time, 5 s.
 const BLOCKS: usize = 256;
 /// Size that the kernel wants to know; packets of version 3 have their own lengths.
 const FRAME_BYTES: usize = 2 << 10;
@@ -37,6 +37,7 @@ const PACKET_NEXT: usize = 0;
 const PACKET_SECONDS: usize = 4;
 const PACKET_NANOSECONDS: usize = 8;
 const PACKET_KEPT: usize = 12;
+const PACKET_WHOLE: usize = 16;
 const PACKET_START: usize = 24;
 
 #[repr(C)]
@@ -111,13 +112,17 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Waits until there are packets, or the time is over, and calls `take` with the time and the
-    /// bytes of each one. Returns how many packets were dropped since the last call.
+    /// Waits until there are packets, or the time is over, and calls `take` with the time, the
+    /// bytes and the whole length of each one. Returns how many packets were dropped since the last call.
     ///
     /// # Errors
     ///
     /// When the interface is gone.
-    pub fn look(&mut self, wait: Duration, mut take: impl FnMut(WallNs, &[u8])) -> Result<u64> {
+    pub fn look(
+        &mut self,
+        wait: Duration,
+        mut take: impl FnMut(WallNs, &[u8], usize),
+    ) -> Result<u64> {
         if !self.is_ready() {
             let timeout = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
             let mut poll = libc::pollfd {
@@ -130,6 +135,9 @@ impl Ring {
             let error = io::Error::last_os_error();
             if ready < 0 && error.kind() != io::ErrorKind::Interrupted {
                 return Err(error).context("the ring of packets");
+            }
+            if poll.revents & libc::POLLERR != 0 {
+                self.check()?;
             }
         }
         // At most one round, so that a flood of packets does not keep the caller.
@@ -168,21 +176,26 @@ impl Ring {
     /// Packets that were dropped since the last call.
     fn drops(&self) -> Result<u64> {
         let mut found = Statistics::default();
-        let mut length = socklen_t::try_from(size_of::<Statistics>())?;
-        // SAFETY: both pointers are of live values, and the length is that of the first.
-        let got = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                PACKET_STATISTICS,
-                (&raw mut found).cast(),
-                &raw mut length,
-            )
-        };
-        if got < 0 {
-            return Err(io::Error::last_os_error()).context("the counts of the ring");
-        }
+        get(
+            &self.socket,
+            libc::SOL_PACKET,
+            PACKET_STATISTICS,
+            &mut found,
+        )
+        .context("the counts of the ring")?;
         Ok(u64::from(found.drops))
+    }
+
+    /// Returns the error of the interface, if it has one: it was taken down.
+    fn check(&self) -> Result<()> {
+        let mut found: c_int = 0;
+        get(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR, &mut found)
+            .context("the state of the interface")?;
+        if found != 0 {
+            let error = io::Error::from_raw_os_error(found);
+            return Err(error).context("the interface was taken down");
+        }
+        Ok(())
     }
 }
 
@@ -194,7 +207,7 @@ impl Drop for Ring {
 }
 
 /// Calls `take` with each packet of a block. Lengths that lead out of the block end it.
-fn read(block: &[u8], take: &mut impl FnMut(WallNs, &[u8])) {
+fn read(block: &[u8], take: &mut impl FnMut(WallNs, &[u8], usize)) {
     let word = |at: usize| -> Option<u32> {
         let bytes = block.get(at..at + 4)?;
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
@@ -208,12 +221,14 @@ fn read(block: &[u8], take: &mut impl FnMut(WallNs, &[u8])) {
             let packet = block.get(start..start.checked_add(kept)?)?;
             let seconds = i64::from(word(at + PACKET_SECONDS)?);
             let stamp_ns = seconds * 1_000_000_000 + i64::from(word(at + PACKET_NANOSECONDS)?);
-            Some((WallNs(stamp_ns), packet, word(at + PACKET_NEXT)? as usize))
+            let whole = word(at + PACKET_WHOLE)? as usize;
+            let next = word(at + PACKET_NEXT)? as usize;
+            Some((WallNs(stamp_ns), packet, whole, next))
         };
-        let Some((stamp_ns, packet, next)) = header() else {
+        let Some((stamp_ns, packet, whole, next)) = header() else {
             return;
         };
-        take(stamp_ns, packet);
+        take(stamp_ns, packet, whole);
         if next == 0 {
             return;
         }
@@ -242,6 +257,17 @@ fn set<T>(socket: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<
     let value = std::ptr::from_ref(value).cast::<c_void>();
     // SAFETY: the pointer is of a live value of this length.
     let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn get<T>(socket: &OwnedFd, level: c_int, name: c_int, value: &mut T) -> io::Result<()> {
+    let mut length = socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    let value = std::ptr::from_mut(value).cast::<c_void>();
+    // SAFETY: both pointers are of live values, and the length is that of the first.
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, &raw mut length) };
     if done < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -326,7 +352,8 @@ mod tests {
 
     fn packets(block: &[u8]) -> Vec<(i64, Vec<u8>)> {
         let mut found = Vec::new();
-        read(block, &mut |at: WallNs, bytes: &[u8]| {
+        read(block, &mut |at: WallNs, bytes: &[u8], whole: usize| {
+            assert_eq!(whole, 1_500);
             found.push((at.0, bytes.to_vec()));
         });
         found

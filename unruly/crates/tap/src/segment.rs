@@ -59,16 +59,18 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// Returns the segment of a captured packet.
+/// Returns the segment of a captured packet. `whole` is the packet's length before it was cut.
 ///
 /// # Errors
 ///
 /// When the packet is of another protocol, or ends within its headers.
-pub fn segment(link: Link, packet: &[u8]) -> Result<Segment, Other> {
+pub fn segment(link: Link, packet: &[u8], whole: usize) -> Result<Segment, Other> {
+    let cut = whole.saturating_sub(packet.len());
     let (kind, packet) = network(link, packet)?;
+    let whole = packet.len() + cut;
     let internet = match kind {
-        IPV4 => ipv4(packet)?,
-        IPV6 => ipv6(packet)?,
+        IPV4 => ipv4(packet, whole)?,
+        IPV6 => ipv6(packet, whole)?,
         _ => return Err(Other::Foreign),
     };
     tcp(&internet)
@@ -113,7 +115,7 @@ struct Internet<'a> {
     content: &'a [u8],
 }
 
-fn ipv4(packet: &[u8]) -> Result<Internet<'_>, Other> {
+fn ipv4(packet: &[u8], long: usize) -> Result<Internet<'_>, Other> {
     let head = packet.first_chunk::<20>().ok_or(Other::Cut)?;
     let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x1fff;
     if head[9] != TCP || fragment != 0 {
@@ -122,7 +124,7 @@ fn ipv4(packet: &[u8]) -> Result<Internet<'_>, Other> {
     let own = usize::from(head[0] & 0xf) * 4;
     // A card that splits segments itself may leave the length out.
     let whole = match u16::from_be_bytes([head[2], head[3]]) {
-        0 => packet.len(),
+        0 => long,
         length => usize::from(length),
     };
     let bytes = whole.checked_sub(own).filter(|_| own >= 20);
@@ -142,7 +144,7 @@ fn ipv4(packet: &[u8]) -> Result<Internet<'_>, Other> {
     })
 }
 
-fn ipv6(packet: &[u8]) -> Result<Internet<'_>, Other> {
+fn ipv6(packet: &[u8], long: usize) -> Result<Internet<'_>, Other> {
     let head = packet.first_chunk::<40>().ok_or(Other::Cut)?;
     let address = |at: usize| {
         let mut bytes = [0; 16];
@@ -151,7 +153,7 @@ fn ipv6(packet: &[u8]) -> Result<Internet<'_>, Other> {
     };
     // A card that splits segments itself may leave the length out here too.
     let mut bytes = match u16::from_be_bytes([head[4], head[5]]) {
-        0 => packet.len() - 40,
+        0 => long - 40,
         length => usize::from(length),
     };
     let (mut kind, mut content) = (head[6], &packet[40..]);
@@ -262,7 +264,7 @@ pub(crate) mod tests {
             (Link::Cooked2, &cooked2),
             (Link::Null, &null),
         ] {
-            assert_eq!(segment(link, bytes), Ok(example()), "{link:?}");
+            assert_eq!(segment(link, bytes, bytes.len()), Ok(example()), "{link:?}");
         }
     }
 
@@ -277,7 +279,7 @@ pub(crate) mod tests {
         six.push(2);
         six.extend([TCP, 0, 1, 4, 0, 0, 0, 0]);
         six.extend(&four[20..]);
-        let found = segment(Link::Raw, &six).unwrap();
+        let found = segment(Link::Raw, &six, 0).unwrap();
         assert_eq!(found.from, "[::1]:4000".parse().unwrap());
         assert_eq!((found.to.port(), found.bytes), (443, 1_200));
     }
@@ -287,29 +289,41 @@ pub(crate) mod tests {
         let packet = packet(&example());
         for length in 0..34 {
             assert_eq!(
-                segment(Link::Raw, &packet[..length]),
+                segment(Link::Raw, &packet[..length], length),
                 Err(Other::Cut),
                 "{length}"
             );
         }
         let mut udp = packet.clone();
         udp[9] = 17;
-        assert_eq!(segment(Link::Raw, &udp), Err(Other::Foreign));
+        assert_eq!(segment(Link::Raw, &udp, 0), Err(Other::Foreign));
         let mut fragment = packet.clone();
         fragment[7] = 3;
-        assert_eq!(segment(Link::Raw, &fragment), Err(Other::Foreign));
+        assert_eq!(segment(Link::Raw, &fragment, 0), Err(Other::Foreign));
         // The lengths in the headers contradict each other.
         let mut shorter = packet;
         shorter[3] = 30;
         shorter[2] = 0;
-        assert_eq!(segment(Link::Raw, &shorter), Err(Other::Foreign));
+        assert_eq!(segment(Link::Raw, &shorter, 0), Err(Other::Foreign));
+    }
+
+    #[test]
+    fn a_packet_without_a_length_has_that_of_its_frame() {
+        let mut packet = packet(&example());
+        (packet[2], packet[3]) = (0, 0);
+        let frame = behind(&[&[0; 12][..], &[8, 0]].concat(), &packet);
+        let found = segment(Link::Ethernet, &frame, 14 + 40 + 70_000).unwrap();
+        assert_eq!(found.bytes, 70_000);
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..160)) {
+        fn no_bytes_make_the_reader_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..160),
+            whole in 0_usize..1 << 20,
+        ) {
             for link in [Link::Ethernet, Link::Cooked, Link::Cooked2, Link::Raw, Link::Null] {
-                let _ = segment(link, &bytes);
+                let _ = segment(link, &bytes, whole);
             }
         }
     }

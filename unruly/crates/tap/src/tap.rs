@@ -4,16 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs, DurationNs, MonoNs, StepNs, monotonic};
+use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs, StepNs};
 
 use crate::asker::{Askers, listening};
 use crate::ring::Ring;
 use crate::segment::{Link, Segment, segment};
 use crate::server::{SERVERS_MAX, Server};
 use crate::tracker::{Finished, Tracker};
-
-/// How often the wall clock, by which the kernel stamps packets, is read again.
-const PAIR_PERIOD: DurationNs = DurationNs::seconds(1);
 
 /// What a look has found besides turnarounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,7 +29,6 @@ pub struct Tap {
     askers: Askers,
     clock: Clock,
     watch: ClockWatch,
-    pair_ns: MonoNs,
 }
 
 impl Tap {
@@ -44,6 +40,7 @@ impl Tap {
     /// interface.
     pub fn open(servers: Vec<Server>, interface: Option<&str>, clock: &Clock) -> Result<Self> {
         let count = servers.len();
+        do_not_push_in();
         ensure!(
             (1..=SERVERS_MAX).contains(&count),
             "{count} services; wanted 1 to {SERVERS_MAX}; hint: watch the others with a second tap"
@@ -57,7 +54,6 @@ impl Tap {
             askers: Askers::start(),
             clock: clock.clone(),
             watch: ClockWatch::new(clock),
-            pair_ns: monotonic(),
         })
     }
 
@@ -68,33 +64,25 @@ impl Tap {
     /// When the interface is gone.
     pub fn look(&mut self, wait: Duration, ended: &mut Vec<Finished>) -> Result<Look> {
         let mut unstamped = 0;
+        // Packets that came before a step of the wall clock cannot be told from those after it.
+        let step = self.watch.observe(ClockPair::now());
         let (tracker, clock) = (&mut self.tracker, &self.clock);
-        let dropped = self.ring.look(wait, |stamp_ns, packet| {
-            let Ok(found) = segment(Link::Raw, packet) else {
+        let dropped = self.ring.look(wait, |stamp_ns, packet, whole| {
+            let Ok(found) = segment(Link::Raw, packet, whole) else {
                 return;
             };
             match clock.column_of_kernel_stamp(stamp_ns) {
-                Some(at_ns) => ended.extend(tracker.take(&canonical(found), at_ns)),
+                Some(at_ns) => tracker.take(&canonical(found), at_ns, ended),
                 None => unstamped += 1,
             }
         })?;
         let dropped = dropped + unstamped;
-        if dropped > 0 {
+        if dropped > 0 || step.is_some() {
             self.tracker.miss();
         }
-        let step = self.watch_clock();
         let fresh = self.tracker.take_fresh();
         self.askers.look_up(fresh);
         Ok(Look { dropped, step })
-    }
-
-    fn watch_clock(&mut self) -> Option<StepNs> {
-        let now_ns = monotonic();
-        if now_ns - self.pair_ns < PAIR_PERIOD {
-            return None;
-        }
-        self.pair_ns = now_ns;
-        self.watch.observe(ClockPair::now())
     }
 
     /// Returns the connections.
@@ -119,7 +107,7 @@ impl Tap {
         // The kernel keeps a block that is not full for a moment.
         std::thread::sleep(2 * Ring::BLOCK_TIMEOUT);
         let look = self.look(Duration::ZERO, ended)?;
-        ended.extend(self.tracker.finish());
+        ended.extend(self.tracker.finish(self.now()));
         Ok(look)
     }
 
@@ -143,4 +131,12 @@ pub fn is_listening(server: &Server) -> bool {
     let of_service =
         |it: SocketAddr| it.port() == server.port && (it.ip().is_unspecified() || server.is_at(it));
     listening().into_iter().any(of_service)
+}
+
+/// Has this thread, and those that it starts, never interrupt another one when they wake up: a tap on
+/// a busy host should not delay the requests that it measures.
+fn do_not_push_in() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are read, and 0 is this thread. Where it is not allowed nothing changes.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
 }

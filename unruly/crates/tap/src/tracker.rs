@@ -15,6 +15,12 @@ const CONNECTIONS_MAX: usize = 100_000;
 /// If there is no room for another connection, those that were silent for longer are forgotten.
 const SILENT: DurationNs = DurationNs::seconds(60);
 
+/// A connection that is over is remembered for this long, since late segments may follow.
+const OVER: DurationNs = DurationNs::seconds(2);
+
+/// How often connections that are over are forgotten.
+const TIDY: DurationNs = DurationNs::seconds(1);
+
 /// A turnaround that is over, and its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
@@ -42,6 +48,7 @@ struct Followed {
     number: u32,
     seen_ns: ColumnNs,
     connection: Connection,
+    is_over: bool,
 }
 
 /// Follows the connections of the watched services.
@@ -50,7 +57,9 @@ pub struct Tracker {
     servers: Vec<Server>,
     connections: HashMap<Ends, Followed>,
     numbers: u32,
-    /// Connections that were not followed, for want of room.
+    /// When connections were forgotten last.
+    tidied_ns: ColumnNs,
+    /// Connections that were not followed from their beginning, for want of room.
     left_out: u64,
     /// Clients of new connections, until somebody takes them.
     fresh: Vec<SocketAddr>,
@@ -64,6 +73,7 @@ impl Tracker {
             servers,
             connections: HashMap::new(),
             numbers: 0,
+            tidied_ns: ColumnNs(i64::MIN),
             left_out: 0,
             fresh: Vec::new(),
         }
@@ -75,7 +85,7 @@ impl Tracker {
         &self.servers
     }
 
-    /// Returns how many connections were left out for want of room.
+    /// Returns how many connections were left out from their beginning, for want of room.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
@@ -86,15 +96,35 @@ impl Tracker {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Takes a segment. Returns the turnaround that it ends, if there is one.
-    pub fn take(&mut self, segment: &Segment, at_ns: ColumnNs) -> Option<Finished> {
-        let (side, ends, server) = self.place(segment)?;
-        // A service ends a connection by its last byte; a client may send its last byte long before.
-        let over = segment.resets || segment.ends && side == Side::Server;
-        let followed = match self.connections.get_mut(&ends) {
-            Some(followed) => followed,
-            None if over || segment.bytes == 0 && !segment.opens => return None,
-            None => self.follow(ends, server, at_ns)?,
+    /// Takes a segment, and adds the turnarounds that it ends.
+    pub fn take(&mut self, segment: &Segment, at_ns: ColumnNs, ended: &mut Vec<Finished>) {
+        let Some((side, ends, server)) = self.place(segment) else {
+            return;
+        };
+        if at_ns.saturating_since(self.tidied_ns) >= TIDY {
+            self.tidied_ns = at_ns;
+            self.tidy(at_ns, ended);
+        }
+        let opens = segment.opens && segment.acknowledged.is_none();
+        if let Some(followed) = self.connections.get_mut(&ends) {
+            let again = followed
+                .connection
+                .begins_with(segment.sequence.wrapping_add(1));
+            if opens && side == Side::Client && !again {
+                // The port is used again.
+                let rest = followed.connection.end(Ended::Cut);
+                ended.extend(rest.map(|it| finished(&ends, followed, it)));
+                self.connections.remove(&ends);
+            }
+        }
+        let is_known = self.connections.contains_key(&ends);
+        let says_nothing = segment.bytes == 0 && !segment.opens;
+        if !is_known && (segment.resets || says_nothing || !self.follow(ends, server, at_ns, opens))
+        {
+            return;
+        }
+        let Some(followed) = self.connections.get_mut(&ends).filter(|it| !it.is_over) else {
+            return;
         };
         followed.seen_ns = at_ns;
         let turnaround = followed.connection.take(&Seen {
@@ -104,13 +134,31 @@ impl Tracker {
             acknowledged: segment.acknowledged,
             bytes: segment.bytes,
             opens: segment.opens,
-            ends: over,
+            ends: segment.ends,
+            resets: segment.resets,
         });
-        let finished = turnaround.map(|it| finished(&ends, followed, it));
-        if over {
-            self.connections.remove(&ends);
+        // A service ends a connection by its last byte; a client may send its last byte long before.
+        followed.is_over = segment.resets || segment.ends && side == Side::Server;
+        ended.extend(turnaround.map(|it| finished(&ends, followed, it)));
+    }
+
+    /// Forgets connections that are over, and if there are too many also those that are silent.
+    fn tidy(&mut self, at_ns: ColumnNs, ended: &mut Vec<Finished>) {
+        let over_ns = at_ns.saturating_sub(OVER);
+        self.connections
+            .retain(|_, it| !it.is_over || it.seen_ns >= over_ns);
+        if self.connections.len() < CONNECTIONS_MAX {
+            return;
         }
-        finished
+        let silent_ns = at_ns.saturating_sub(SILENT);
+        self.connections.retain(|ends, it| {
+            let stays = it.seen_ns >= silent_ns;
+            if !stays {
+                let rest = it.connection.stop(at_ns);
+                ended.extend(rest.map(|rest| finished(ends, it, rest)));
+            }
+            stays
+        });
     }
 
     /// Returns who sent a segment, and the connection and the service that it belongs to.
@@ -132,14 +180,11 @@ impl Tracker {
         server(from).map(|found| (Side::Server, replies, number(found)))
     }
 
-    fn follow(&mut self, ends: Ends, server: u16, at_ns: ColumnNs) -> Option<&mut Followed> {
+    /// Follows a connection from now on. Returns whether there is room.
+    fn follow(&mut self, ends: Ends, server: u16, at_ns: ColumnNs, opens: bool) -> bool {
         if self.connections.len() >= CONNECTIONS_MAX {
-            let old_ns = at_ns.saturating_sub(SILENT);
-            self.connections.retain(|_, it| it.seen_ns >= old_ns);
-        }
-        if self.connections.len() >= CONNECTIONS_MAX {
-            self.left_out += 1;
-            return None;
+            self.left_out += u64::from(opens);
+            return false;
         }
         self.numbers = self.numbers.wrapping_add(1);
         self.fresh.push(ends.client);
@@ -149,13 +194,10 @@ impl Tracker {
             number: self.numbers,
             seen_ns: at_ns,
             connection: Connection::new(silent_bytes),
+            is_over: false,
         };
-        Some(
-            self.connections
-                .entry(ends)
-                .insert_entry(followed)
-                .into_mut(),
-        )
+        self.connections.insert(ends, followed);
+        true
     }
 
     /// Segments of unknown connections were missed.
@@ -173,12 +215,12 @@ impl Tracker {
         })
     }
 
-    /// Ends all turnarounds: the capture is over.
-    pub fn finish(&mut self) -> Vec<Finished> {
+    /// Ends all turnarounds: the capture is over at this time.
+    pub fn finish(&mut self, at_ns: ColumnNs) -> Vec<Finished> {
         let mut rest: Vec<Finished> = std::mem::take(&mut self.connections)
             .iter_mut()
             .filter_map(|(ends, followed)| {
-                let turnaround = followed.connection.end(Ended::Cut)?;
+                let turnaround = followed.connection.stop(at_ns)?;
                 Some(finished(ends, followed, turnaround))
             })
             .collect();
@@ -221,12 +263,19 @@ mod tests {
         }
     }
 
+    fn opens(from: &str, sequence: u32) -> Segment {
+        Segment {
+            opens: true,
+            ..says(from, SERVER, sequence, 0)
+        }
+    }
+
     fn took(tracker: &mut Tracker, segments: &[Segment]) -> Vec<Finished> {
-        let numbered = segments.iter().zip(1..);
-        let mut found: Vec<Finished> = numbered
-            .filter_map(|(segment, at)| tracker.take(segment, ColumnNs(at * 10)))
-            .collect();
-        found.extend(tracker.finish());
+        let mut found = Vec::new();
+        for (segment, at) in segments.iter().zip(1..) {
+            tracker.take(segment, ColumnNs(at * 10), &mut found);
+        }
+        found.extend(tracker.finish(ColumnNs(1_000_000_000)));
         found
     }
 
@@ -234,6 +283,8 @@ mod tests {
     fn connections_of_several_clients_are_told_apart() {
         let other = "10.0.0.9:4000";
         let segments = [
+            opens(CLIENT, u32::MAX),
+            opens(other, u32::MAX),
             says(CLIENT, SERVER, 0, 5),
             says(other, SERVER, 0, 7),
             says(SERVER, other, 0, 2),
@@ -251,7 +302,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(seen, [(1, 5, 40), (2, 7, 30)]);
+        assert_eq!(seen, [(1, 5, 60), (2, 7, 50)]);
         assert_eq!(
             tracker.take_fresh(),
             [CLIENT, other].map(|it| it.parse().unwrap())
@@ -265,28 +316,31 @@ mod tests {
         let mut end = says(SERVER, CLIENT, 3, 0);
         end.ends = true;
         let segments = [
+            opens(CLIENT, u32::MAX),
             says(CLIENT, SERVER, 0, 5),
             half,
+            says(CLIENT, SERVER, 6, 0),
             says(SERVER, CLIENT, 0, 3),
             end,
-            // The last acknowledgement opens no new connection.
+            // What comes after the end, and a farewell, open no new connection.
             says(CLIENT, SERVER, 6, 0),
+            says(CLIENT, SERVER, 6, 24),
         ];
         let mut tracker = tracker();
         let found = took(&mut tracker, &segments);
         assert_eq!(found.len(), 1);
         assert_eq!(
             (found[0].turnaround.ended, found[0].turnaround.ended_ns.0),
-            (Ended::Ok, 30)
+            (Ended::Ok, 50)
         );
-        assert!(tracker.connections.is_empty());
     }
 
     #[test]
     fn a_connection_that_is_reset_cuts_its_request() {
         let mut reset = says(SERVER, CLIENT, 0, 0);
         reset.resets = true;
-        let found = took(&mut tracker(), &[says(CLIENT, SERVER, 0, 5), reset]);
+        let segments = [opens(CLIENT, u32::MAX), says(CLIENT, SERVER, 0, 5), reset];
+        let found = took(&mut tracker(), &segments);
         assert_eq!(found[0].turnaround.ended, Ended::Cut);
     }
 
@@ -294,9 +348,32 @@ mod tests {
     fn a_client_whose_port_is_also_that_of_a_service_stays_a_client() {
         let client = "10.0.0.1:443";
         let mut tracker = Tracker::new(vec![Server::parse("web=tcp://*:443").unwrap()]);
-        let segments = [says(client, SERVER, 0, 5), says(SERVER, client, 0, 3)];
+        let segments = [
+            opens(client, u32::MAX),
+            says(client, SERVER, 0, 5),
+            says(SERVER, client, 0, 3),
+        ];
         let found = took(&mut tracker, &segments);
         assert_eq!((found.len(), found[0].turnaround.ended), (1, Ended::Ok));
         assert_eq!(found[0].client, client.parse().unwrap());
+    }
+
+    #[test]
+    fn a_port_that_is_used_again_is_a_new_connection() {
+        let segments = [
+            opens(CLIENT, u32::MAX),
+            says(CLIENT, SERVER, 0, 5),
+            opens(CLIENT, 899),
+            // It was sent again.
+            opens(CLIENT, 899),
+            says(CLIENT, SERVER, 900, 5),
+            says(SERVER, CLIENT, 0, 3),
+        ];
+        let found = took(&mut tracker(), &segments);
+        let seen: Vec<_> = found
+            .iter()
+            .map(|it| (it.connection, it.turnaround.turn, it.turnaround.ended))
+            .collect();
+        assert_eq!(seen, [(1, 1, Ended::Cut), (2, 1, Ended::Ok)]);
     }
 }

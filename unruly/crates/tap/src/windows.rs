@@ -37,7 +37,7 @@ pub struct Second {
 struct Kept {
     started_ns: ColumnNs,
     ended_ns: ColumnNs,
-    ok: bool,
+    ended: Ended,
 }
 
 /// Collects turnarounds and gives the seconds of each service.
@@ -66,7 +66,7 @@ impl Windows {
             kept.push_back(Kept {
                 started_ns: turnaround.started_ns,
                 ended_ns: turnaround.ended_ns,
-                ok: turnaround.ended == Ended::Ok,
+                ended: turnaround.ended,
             });
         }
     }
@@ -76,6 +76,7 @@ impl Windows {
     pub fn second(&mut self, tracker: &Tracker, now_ns: ColumnNs) -> Vec<Second> {
         let begin_ns = now_ns - LAG - WINDOW * i64::try_from(WINDOWS).unwrap_or(0);
         let mut seconds = vec![Second::default(); self.kept.len()];
+        let mut all: Vec<Vec<DurationNs>> = Vec::new();
         for (kept, second) in self.kept.iter_mut().zip(&mut seconds) {
             kept.retain(|it| it.ended_ns >= begin_ns);
             let mut responses = Vec::new();
@@ -84,23 +85,27 @@ impl Windows {
                 if it.ended_ns >= begin_ns + DurationNs::seconds(1) {
                     continue;
                 }
-                if it.ok {
-                    responses.push(it.ended_ns - it.started_ns);
-                } else {
-                    second.unmeasured += 1;
+                match it.ended {
+                    Ended::Ok => responses.push(it.ended_ns - it.started_ns),
+                    Ended::Cut => {}
+                    Ended::Open | Ended::Overlapped | Ended::Gap => second.unmeasured += 1,
                 }
             }
-            second.count = responses.len() as u64;
-            second.response_ns = summary(&mut responses);
+            all.push(responses);
         }
+        let end_ns = begin_ns + DurationNs::seconds(1);
         for (server, started_ns, replied_ns) in tracker.open() {
+            let place = usize::from(server);
             let ended_ns = replied_ns.unwrap_or(now_ns);
-            overlap(
-                &mut seconds[usize::from(server)],
-                begin_ns,
-                started_ns,
-                ended_ns,
-            );
+            overlap(&mut seconds[place], begin_ns, started_ns, ended_ns);
+            // A reply that was quiet for a second is taken for whole.
+            if replied_ns.is_some_and(|it| begin_ns <= it && it < end_ns) {
+                all[place].push(ended_ns - started_ns);
+            }
+        }
+        for (second, responses) in seconds.iter_mut().zip(&mut all) {
+            second.count = responses.len() as u64;
+            second.response_ns = summary(responses);
         }
         seconds
     }
@@ -158,10 +163,15 @@ mod tests {
     fn requests_in_flight_are_those_that_were_open_in_each_window() {
         let mut tracker = Tracker::new(vec![Server::parse("tcp://10.0.0.2:443").unwrap()]);
         let mut windows = Windows::new(1);
-        // From 50 ms to 250 ms, and an open one from 900 ms on.
+        // From 50 ms to 250 ms, and an open one from 900 ms on. The first one of a connection that was
+        // there before is not measured.
+        let mut opens = says(true, u32::MAX);
+        (opens.opens, opens.bytes) = (true, 0);
+        tracker.take(&opens, ColumnNs(0), &mut Vec::new());
         for (client, sequence, at_ms) in [(true, 0, 50), (false, 0, 250), (true, 1, 900)] {
-            let ended = tracker.take(&says(client, sequence), ColumnNs(at_ms * MS));
-            windows.add(ended.as_slice());
+            let mut ended = Vec::new();
+            tracker.take(&says(client, sequence), ColumnNs(at_ms * MS), &mut ended);
+            windows.add(&ended);
         }
         let second = &windows.second(&tracker, ColumnNs(2_000 * MS))[0];
         let wanted = [0.5, 1.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];

@@ -4,10 +4,12 @@
 //! JSON, then records of [`BYTES`] bytes. A torn last record is what a crash leaves, and is dropped.
 //! Words that are not known at the start, such as names of programs, are in records of their own.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{BufReader, Read as _, Write as _};
+use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -38,19 +40,21 @@ const NO_WORD: u32 = u32::MAX;
 const NULL_NS: i64 = i64::MIN;
 
 /// How a turnaround ended, by its number in a record.
-const STATUSES: [&str; 4] = ["ok", "cut", "overlapped", "gap"];
+const STATUSES: [&str; 5] = ["ok", "cut", "overlapped", "gap", "open"];
 
 /// How a turnaround ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnaroundStatus {
     /// The reply was whole.
     Ok,
-    /// The connection or the tap ended before a reply.
+    /// The connection ended before a whole reply.
     Cut,
     /// Several requests were open at once on the connection.
     Overlapped,
     /// The tap has missed some of its bytes.
     Gap,
+    /// The tap ended before a whole reply.
+    Open,
 }
 
 /// A row of `turnarounds`.
@@ -125,6 +129,8 @@ pub struct TurnaroundSpool {
     words: Vec<String>,
     buffer: Vec<u8>,
     open: Option<(PathBuf, Flock<File>)>,
+    /// Full spools that become segments meanwhile.
+    sealing: Vec<JoinHandle<Result<(), TraceError>>>,
     /// Keeps recovery away, from the first row on.
     lock: Option<WriterLock>,
 }
@@ -142,6 +148,7 @@ impl TurnaroundSpool {
             words: Vec::new(),
             buffer: Vec::new(),
             open: None,
+            sealing: Vec::new(),
             lock: None,
         }
     }
@@ -158,9 +165,10 @@ impl TurnaroundSpool {
         let text = cut(text);
         let known = self.words.iter().position(|it| it == text);
         let place = known.unwrap_or_else(|| {
+            let place = self.words.len();
             self.words.push(text.to_owned());
-            self.buffer.extend(encode_word(text));
-            self.words.len() - 1
+            self.buffer.extend(encode_word(place, text));
+            place
         });
         u32::try_from(place).unwrap_or(NO_WORD)
     }
@@ -183,29 +191,36 @@ impl TurnaroundSpool {
         }
         self.buffer.clear();
         if self.rows >= ROWS_MAX {
-            self.seal()?;
+            self.put_aside();
         }
         Ok(())
     }
 
-    /// Writes all rows to a segment.
-    ///
-    /// # Errors
-    ///
-    /// When the segment cannot be written. The spool then stays.
-    pub fn seal(&mut self) -> Result<(), TraceError> {
-        if self.rows < ROWS_MAX {
-            self.flush()?;
-        }
+    /// Has a thread of its own make a segment of the spool: the tap must go on looking.
+    fn put_aside(&mut self) {
         self.rows = 0;
         self.words.clear();
         self.sequence += 1;
-        let Some((path, lock)) = self.open.take() else {
-            return Ok(());
-        };
-        let sealed = seal_turnarounds(&path);
-        drop(lock);
-        sealed.map(|_| ())
+        if let Some((path, lock)) = self.open.take() {
+            self.sealing.push(std::thread::spawn(move || {
+                let sealed = seal_turnarounds(&path);
+                drop(lock);
+                sealed.map(|_| ())
+            }));
+        }
+    }
+
+    /// Writes all rows to segments.
+    ///
+    /// # Errors
+    ///
+    /// When a segment cannot be written. Its spool then stays.
+    pub fn seal(&mut self) -> Result<(), TraceError> {
+        self.flush()?;
+        self.put_aside();
+        let ended = self.sealing.drain(..).map(JoinHandle::join);
+        // A thread that panicked leaves its spool to recovery.
+        ended.flatten().collect()
     }
 
     fn create(&mut self) -> Result<(PathBuf, Flock<File>), TraceError> {
@@ -281,12 +296,14 @@ fn encode(row: &TurnaroundRow, word: u32) -> [u8; BYTES] {
     bytes
 }
 
-fn encode_word(text: &str) -> [u8; BYTES] {
+fn encode_word(place: usize, text: &str) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     let word = text.as_bytes();
     bytes[0] = WORD;
     bytes[1] = u8::try_from(word.len()).unwrap_or(0);
-    bytes[2..2 + word.len()].copy_from_slice(word);
+    let place = u32::try_from(place).unwrap_or(NO_WORD);
+    bytes[2..6].copy_from_slice(&place.to_le_bytes());
+    bytes[6..6 + word.len()].copy_from_slice(word);
     let sum = crc32c::crc32c(&bytes[..SUM]);
     bytes[SUM..].copy_from_slice(&sum.to_le_bytes());
     bytes
@@ -295,7 +312,8 @@ fn encode_word(text: &str) -> [u8; BYTES] {
 /// A record of a spool.
 enum Record {
     Row(TurnaroundRow, u32),
-    Word(String),
+    /// A word, and its number.
+    Word(u32, String),
 }
 
 /// Reads a record; `None` if it is damaged.
@@ -305,8 +323,9 @@ fn decode(bytes: &[u8; BYTES]) -> Option<Record> {
         return None;
     }
     if bytes[0] == WORD {
-        let word = bytes.get(2..2 + usize::from(bytes[1]))?;
-        return Some(Record::Word(String::from_utf8(word.to_vec()).ok()?));
+        let place = u32::from_le_bytes(bytes[2..6].try_into().ok()?);
+        let word = bytes.get(6..6 + usize::from(bytes[1]))?;
+        return Some(Record::Word(place, String::from_utf8(word.to_vec()).ok()?));
     }
     let mut rest = &bytes[2..SUM];
     let mut take = |count: usize| {
@@ -336,6 +355,7 @@ fn decode(bytes: &[u8; BYTES]) -> Option<Record> {
         1 => TurnaroundStatus::Cut,
         2 => TurnaroundStatus::Overlapped,
         3 => TurnaroundStatus::Gap,
+        4 => TurnaroundStatus::Open,
         _ => return None,
     };
     let row = TurnaroundRow {
@@ -359,7 +379,7 @@ fn decode(bytes: &[u8; BYTES]) -> Option<Record> {
 struct Spool {
     header: TurnaroundHeader,
     input: BufReader<File>,
-    words: Vec<String>,
+    words: HashMap<u32, String>,
     unread: u64,
 }
 
@@ -387,23 +407,30 @@ impl Spool {
         Ok(Self {
             header: header.ok_or_else(|| refused("its header is unreadable"))?,
             input,
-            words: Vec::new(),
+            words: HashMap::new(),
             unread: 0,
         })
     }
 
     /// The next rows, at most a row group.
-    fn group(&mut self) -> Vec<(TurnaroundRow, u32)> {
+    fn group(&mut self) -> std::io::Result<Vec<(TurnaroundRow, u32)>> {
         let mut rows = Vec::new();
         let mut bytes = [0; BYTES];
-        while rows.len() < GROUP_ROWS && self.input.read_exact(&mut bytes).is_ok() {
+        while rows.len() < GROUP_ROWS {
+            match self.input.read_exact(&mut bytes) {
+                // The end, or a torn last record.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                read => read?,
+            }
             match decode(&bytes) {
                 Some(Record::Row(row, word)) => rows.push((row, word)),
-                Some(Record::Word(word)) => self.words.push(word),
+                Some(Record::Word(place, word)) => {
+                    self.words.insert(place, word);
+                }
                 None => self.unread += 1,
             }
         }
-        rows
+        Ok(rows)
     }
 }
 
@@ -413,7 +440,9 @@ pub(crate) fn seal_turnarounds(path: &Path) -> Result<(u64, u64), TraceError> {
     let mut spool = Spool::open(path)?;
     let mut writer = SegmentWriter::create(Table::Turnarounds, &path.with_extension("parquet"))?;
     loop {
-        let rows = spool.group();
+        let rows = spool
+            .group()
+            .map_err(|source| TraceError::io(path, "reading the spool", source))?;
         if rows.is_empty() {
             break;
         }
@@ -435,8 +464,8 @@ pub(crate) fn seal_turnarounds(path: &Path) -> Result<(u64, u64), TraceError> {
                 5 => Value::Text(&servers[place]),
                 6 => Value::Text(&clients[place]),
                 7 => {
-                    let known = spool.words.get(*word as usize);
-                    known.map_or(Value::Null, |it| Value::Text(it))
+                    let known = spool.words.get(word);
+                    known.map_or(Value::Null, |it| Value::Text(it.as_str()))
                 }
                 8 => Value::Int(i64::from(row.connection)),
                 9 => Value::Int(i64::from(row.turn)),
@@ -459,7 +488,7 @@ pub(crate) fn seal_turnarounds(path: &Path) -> Result<(u64, u64), TraceError> {
 
 /// The texts of addresses, of which neighbours are often the same.
 fn texts(addresses: impl Iterator<Item = SocketAddr>) -> Vec<std::rc::Rc<str>> {
-    let mut known = std::collections::HashMap::new();
+    let mut known = HashMap::new();
     let text = |it: SocketAddr| {
         let text = known.entry(it).or_insert_with(|| it.to_string().into());
         std::rc::Rc::clone(text)

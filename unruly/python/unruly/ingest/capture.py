@@ -32,6 +32,9 @@ PART_BYTES: Final = 1 << 20
 def is_capture(path: str) -> bool:
     """Return whether a file begins as a capture of packets does."""
     try:
+        # a pipe gives its first bytes once, and its reader needs them
+        if not Path(path).is_file():
+            return False
         with Path(path).open("rb") as file:
             return file.read(4) in MARKS
     except OSError:

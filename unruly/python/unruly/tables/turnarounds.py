@@ -15,7 +15,7 @@ WINDOW_NS: Final = 100_000_000
 HANDSHAKE_TURNS: Final = 3
 """Bytes may cross in the first turnarounds of a connection, because of a handshake."""
 CONNECTION: Final = ("cell", "repeat", "process", "connection")
-UNMEASURED: Final = ("overlapped", "gap")
+UNMEASURED: Final = ("overlapped", "gap", "open")
 SLOW: Final = 0.99
 """The slow turnarounds of a tier are those beyond this quantile."""
 
@@ -23,7 +23,8 @@ SLOW: Final = 0.99
 def measured(turnarounds: Table) -> Table:
     """Return the turnarounds that can be measured.
 
-    Left out are those that are ``overlapped`` or have a ``gap``, and all of a connection on which
+    Left out are those that are ``overlapped``, have a ``gap`` or were ``open`` when the tap ended,
+    and all of a connection on which
     requests overlapped after its handshake: there nobody knows which reply belongs to which
     request, also where no bytes were seen to cross.
     """

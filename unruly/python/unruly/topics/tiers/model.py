@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Jam:
-    """The windows of 100 ms in which far more requests were in flight than usual.
+    """The windows of 100 ms in which far more requests were in flight than usual, or just before.
 
     ``windows`` is their number and ``time_share`` their share of the time. ``request_share`` is the
     share of all requests that began in them, ``slow_share`` that of the slowest 1 %.
@@ -33,8 +33,9 @@ class Tier:
 
     ``n`` requests were measured; ``cut`` of them had no reply. ``unmeasured`` ones cannot be
     measured: ``overlapped`` of these because bytes of several requests crossed on their connection,
-    ``gap`` because the tap missed packets, and the others because their connection carried requests
-    that overlapped. ``asked_by`` has the programs that asked most, as far as they are known.
+    ``gap`` because the tap missed packets, and the others because they were open when the tap
+    ended, or because their connection carried requests that overlapped. ``asked_by`` has the
+    programs that asked most, as far as they are known.
     ``response_ns`` is the mean time from the first byte of a request to the last byte of its reply,
     ``in_flight`` the mean number of requests in flight, and ``in_flight_most`` that of the fullest
     window of 100 ms.

@@ -30,6 +30,11 @@ JAM_LEAST: Final = 4.0
 JAM_TIME_MOST: Final = 0.1
 """What lasts for longer is the usual state."""
 SHORT: Final = "the service was watched for less than 3 s"
+LONG: Final = "the run is longer than a day: it is too long for windows of 100 ms"
+LOST: Final = "more than 1 % of the requests had no reply, and how long they took is not known"
+LOST_MOST: Final = 0.01
+WINDOWS_MOST: Final = 864_000
+"""Windows of 100 ms in a day; of a longer run, or one whose clock jumped, none are made."""
 _KEYS: Final = ["cell", "repeat", "tier", "window_ns"]
 
 
@@ -56,14 +61,17 @@ def tiers(context: Context) -> Tiers | None:
     counts = fetch(turnaround_tables.counts(everything))
     if counts.empty:
         return None
-    windows = _windows(context, counts)
+    span_ns = float(counts["last_ns"].max() - counts["first_ns"].min())
+    too_long = span_ns / WINDOW_NS > WINDOWS_MOST
+    windows = _none() if too_long else _windows(context, counts)
     askers = fetch(turnaround_tables.askers(everything))
     found = []
     for row in counts.to_dict("records"):
         cell, tier = str(row["cell"]), str(row["tier"])
         own = windows[(windows["cell"] == cell) & (windows["tier"] == tier)]
         asked = askers[(askers["cell"] == cell) & (askers["tier"] == tier)]["asked_by"]
-        found.append(_tier(row, own, tuple(map(str, asked.head(ASKERS_MOST)))))
+        names = tuple(map(str, asked.head(ASKERS_MOST)))
+        found.append(_tier(row, own, names, LONG if too_long else SHORT))
     return Tiers(tuple(found), windows)
 
 
@@ -78,6 +86,8 @@ def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
     joined = flight.merge(begun, on=_KEYS, how="outer")
     # all tiers of a repeat share their first and last window, so that lanes begin together
     ends = joined.groupby(["cell", "repeat"])["window_ns"].agg(["min", "max"])
+    if context.run.watched and context.run.status != "imported" and len(ends):
+        ends["min"], ends["max"] = _watched(context, ends)
     parts = []
     for (cell, repeat, tier), own in joined.groupby(["cell", "repeat", "tier"], sort=True):
         first, last = ends.loc[(cell, repeat)]
@@ -87,19 +97,43 @@ def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
         whole = whole.assign(cell=cell, repeat=repeat, tier=tier)
         parts.append(whole)
     if not parts:
-        return pd.DataFrame(columns=[*_KEYS, "in_flight", "n", "slow", "sum_ns", "longest_ns"])
+        return _none()
     return pd.concat(parts, ignore_index=True)
 
 
-def _tier(row: dict[str, object], own: pd.DataFrame, asked_by: tuple[str, ...]) -> Tier:
+def _none() -> pd.DataFrame:
+    return pd.DataFrame(columns=[*_KEYS, "in_flight", "n", "slow", "sum_ns", "longest_ns"])
+
+
+def _watched(context: Context, ends: pd.DataFrame) -> tuple[int, int]:
+    """The first and the last whole window of the time in which the tap watched.
+
+    A service that nobody asks for a while is watched too.
+    """
+    first, last = int(ends["min"].min()), int(ends["max"].max())
+    manifest = context.run.manifest
+    began, ended = manifest.get("started_ns"), manifest.get("ended_ns")
+    if isinstance(began, int):
+        first = min(first, began - began % WINDOW_NS + WINDOW_NS)
+    if isinstance(ended, int):
+        last = max(last, ended - ended % WINDOW_NS - WINDOW_NS)
+    return first, last
+
+
+def _tier(
+    row: dict[str, object], own: pd.DataFrame, asked_by: tuple[str, ...], reason: str
+) -> Tier:
     count = {
         name: int(str(row[name]))
-        for name in ("ok", "cut", "overlapped", "gap", "alone", "connections")
+        for name in ("ok", "cut", "overlapped", "gap", "open", "alone", "connections")
     }
-    everything = count["ok"] + count["cut"] + count["overlapped"] + count["gap"]
+    everything = sum(count[name] for name in ("ok", "cut", "overlapped", "gap", "open"))
     absent: dict[str, str] = {}
-    response, flight = _means(own, absent)
-    seconds = max(len(own) * WINDOW_NS / 1e9, WINDOW_NS / 1e9)
+    response, flight = _means(own, absent, reason)
+    if response is not None and count["cut"] > LOST_MOST * count["alone"]:
+        response, absent["response_ns"] = None, LOST
+    span_ns = float(str(row["last_ns"])) - float(str(row["first_ns"]))
+    seconds = max(len(own) * WINDOW_NS / 1e9 or span_ns / 1e9, WINDOW_NS / 1e9)
     return Tier(
         str(row["cell"]),
         str(row["tier"]),
@@ -114,15 +148,17 @@ def _tier(row: dict[str, object], own: pd.DataFrame, asked_by: tuple[str, ...]) 
         response,
         flight,
         float(own["in_flight"].max()) if len(own) else 0.0,
-        _jam(own, response),
+        _jam(own) if flight is not None else None,
         absent,
     )
 
 
-def _means(own: pd.DataFrame, absent: dict[str, str]) -> tuple[Interval | None, Interval | None]:
+def _means(
+    own: pd.DataFrame, absent: dict[str, str], reason: str
+) -> tuple[Interval | None, Interval | None]:
     """The mean response time, and the mean number in flight, from blocks of time."""
     if len(own) < BLOCKS:
-        absent |= dict.fromkeys(("response_ns", "in_flight"), SHORT)
+        absent |= dict.fromkeys(("response_ns", "in_flight"), reason)
         return None, None
     blocks = _blocks(len(own))
     counts = np.bincount(blocks, own["n"].to_numpy(dtype=np.float64), minlength=BLOCKS)
@@ -144,26 +180,26 @@ def _blocks(windows: int) -> NDArray[np.int64]:
     return np.arange(windows, dtype=np.int64) * BLOCKS // windows
 
 
-def _jam(own: pd.DataFrame, response: Interval | None) -> Jam | None:
+def _jam(own: pd.DataFrame) -> Jam | None:
     """The windows in which far more was in flight than usual; None where there are none."""
-    if response is None or not own["slow"].sum():
+    if not own["slow"].sum():
         return None
     flight = own["in_flight"].to_numpy(dtype=np.float64)
     usual = float(np.median(flight))
     full = flight >= max(JAM_LEAST, JAM_FACTOR * usual)
-    share = float(full.mean())
+    # who begins while a jam builds up waits for its end as well
+    jammed = full | np.append(full[1:], False)
+    share = float(jammed.mean())
     if not full.any() or share > JAM_TIME_MOST:
         return None
-    # who begins while a jam builds up waits for its end as well
-    before = full | np.append(full[1:], False)
     slow = own["slow"].to_numpy(dtype=np.float64)
     asked = own["n"].to_numpy(dtype=np.float64)
     blocks = _blocks(len(own))
-    within = np.bincount(blocks, slow * before, minlength=BLOCKS)
+    within = np.bincount(blocks, slow * jammed, minlength=BLOCKS)
     whole = np.bincount(blocks, slow, minlength=BLOCKS)
     return Jam(
-        int(full.sum()),
+        int(jammed.sum()),
         share,
-        float(asked[before].sum() / asked.sum()),
+        float(asked[jammed].sum() / asked.sum()),
         share_interval(within, whole, LEVEL),
     )
