@@ -24,7 +24,7 @@ from unruly.errors import RecoveryError, RunError, TraceError
 from unruly.plan import Plan
 from unruly.plan import problems as plan_problems
 from unruly.shown import Sheet, Shown
-from unruly.tables import SCHEMA_VERSION, TABLES, open_engine, required_columns
+from unruly.tables import SCHEMA_VERSION, TABLES, fetch, open_engine, required_columns
 from unruly.tables import requests as request_tables
 from unruly.tables import turnarounds as turnaround_tables
 from unruly.terminal import plain_all
@@ -272,7 +272,9 @@ def open_run(
             )
     if segments["turnarounds"] and not segments["requests"]:
         # a run that only watched measured the requests of others
-        seen = turnaround_tables.as_requests(tables.table("turnarounds"))
+        turnarounds = tables.table("turnarounds")
+        overlaps = bool(len(fetch(turnaround_tables.multiplexed(turnarounds).limit(1))))
+        seen = turnaround_tables.as_requests(turnarounds, overlaps=overlaps)
         tables.define("requests", seen)
     unreadable += plan_problems(root, str(manifest.get("plan_sha256") or ""))
     if recovered and manifest.get("status") == "running":

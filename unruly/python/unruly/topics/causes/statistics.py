@@ -149,7 +149,8 @@ def _tried(
         *suspects.from_events(context, left_out),
         *suspects.from_samples(context, left_out),
     ]
-    compared = [it for it in many if it.has_others]
+    # a tap knows no parts of a request that could be long
+    compared = [it for it in many if it.has_others and not context.run.watched]
     own = [
         *long_spans(context, {it.key: (it.usual, it.n) for it in compared}, floor_ns),
         *(who for it in compared for who in handled_slowly(context, it.key, it.slow, it.usual)),

@@ -77,7 +77,8 @@ def tiers(context: Context) -> Tiers | None:
 
 def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
     """Every window of each tier, those in which nothing happened too."""
-    rows = turnaround_tables.measured(context.run.turnarounds)
+    overlaps = bool(counts["overlapped"].any())
+    rows = turnaround_tables.measured(context.run.turnarounds, overlaps=overlaps)
     flight = fetch(turnaround_tables.in_flight(rows))
     limits = fetch(turnaround_tables.slow_limits(rows))
     if limits.empty:
