@@ -94,11 +94,14 @@ def tap(folder: Path) -> Iterator[Watched]:
             time.sleep(0.02)
         before = _cpu_s(process.pid)
         yield found
-        found.cpu_s = _cpu_s(process.pid) - before
         found.memory_bytes = _memory_bytes(process.pid)
         process.send_signal(signal.SIGINT)
-        if process.wait(timeout=60):
+        # what it uses until its end, and so for its segments too
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
             raise RuntimeError("unruly watch: failed")
+        found.cpu_s = used.ru_utime + used.ru_stime - before
     finally:
         process.kill()
         process.wait()

@@ -1,6 +1,6 @@
 //! A ring of packets that the kernel fills (`AF_PACKET`, `TPACKET_V3`), without a system call for each.
 //!
-//! The kernel hands over whole blocks, at the latest 20 ms after the first packet of a block. If all
+//! The kernel hands over whole blocks, at the latest 100 ms after the first packet of a block. If all
 //! blocks are full, it drops packets and counts them.
 
 use std::ffi::CString;
@@ -18,13 +18,14 @@ use unruly_time::WallNs;
 const PACKET_RX_RING: c_int = 5;
 const PACKET_STATISTICS: c_int = 6;
 const PACKET_VERSION: c_int = 10;
+const PACKET_IGNORE_OUTGOING: c_int = 23;
 const TPACKET_V3: c_int = 2;
 const STATUS_USER: u32 = 1;
 const STATUS_KERNEL: u32 = 0;
 
 const BLOCK_BYTES: usize = 64 << 10;
 /// 16 MiB, some 80,000 packets. A block that is not full is handed over after its time too, so with few
-/// packets the ring outlasts a reader that does not look for `BLOCKS` times that time, 5 s.
+/// packets the ring outlasts a reader that does not look for `BLOCKS` times that time, 25 s.
 const BLOCKS: usize = 256;
 /// Size that the kernel wants to know; packets of version 3 have their own lengths.
 const FRAME_BYTES: usize = 2 << 10;
@@ -71,8 +72,11 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
+    /// The interface of connections within a host.
+    pub(crate) const LOOPBACK: &str = "lo";
+
     /// The kernel keeps packets for this long at most before it hands them over.
-    pub(crate) const BLOCK_TIMEOUT: Duration = Duration::from_millis(20);
+    pub(crate) const BLOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
     /// Opens a ring on an interface, or on all of them.
     ///
@@ -81,7 +85,7 @@ impl Ring {
     /// When this process may not watch packets (`CAP_NET_RAW`), or there is no such interface.
     pub fn open(interface: Option<&str>, ports: &[u16]) -> Result<Self> {
         let socket = socket()?;
-        let program = crate::filter::program(ports, index("lo"));
+        let program = crate::filter::program(ports, index(Self::LOOPBACK));
         // The filter and the ring come before the address, so that no packet precedes them.
         set(&socket, libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V3).context("the ring")?;
         filter(&socket, &program).context("the filter of the ring")?;
@@ -108,6 +112,11 @@ impl Ring {
                 format!("{name}: there is no such interface; hint: ip link lists them")
             })?,
         };
+        if interface == Some(Self::LOOPBACK) {
+            // The filter drops these copies too; an older kernel makes them first.
+            let one: c_int = 1;
+            let _ = set(&ring.socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &one);
+        }
         bind(&ring.socket, number)?;
         Ok(ring)
     }

@@ -32,7 +32,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Opens a tap on an interface, or on all of them.
+    /// Opens a tap on an interface; by default on all of them, or on the loopback interface if all
+    /// services are there.
     ///
     /// # Errors
     ///
@@ -48,8 +49,12 @@ impl Tap {
         let mut ports: Vec<u16> = servers.iter().map(|it| it.port).collect();
         ports.sort_unstable();
         ports.dedup();
+        // Watching all interfaces costs every packet of the host a little.
+        let is_loopback =
+            |it: &Server| it.hosts.iter().all(|host| host.is_loopback()) && !it.hosts.is_empty();
+        let loopback = servers.iter().all(is_loopback).then_some(Ring::LOOPBACK);
         Ok(Self {
-            ring: Ring::open(interface, &ports)?,
+            ring: Ring::open(interface.or(loopback), &ports)?,
             tracker: Tracker::new(servers),
             askers: Askers::start(),
             clock: clock.clone(),
