@@ -104,10 +104,10 @@ enum Verb {
         ("unruly check session.har --print > shop.toml", "Make a scenario of what a browser recorded"),
     ]))]
     Check(Box<CheckArguments>),
-    /// Measure what others ask of services that run, from their packets; nothing is sent
+    /// Measure services from the packets of their clients
     #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, 2 an error", &[
         ("sudo unruly watch tcp://127.0.0.1:443", "Watch a server until Ctrl-C"),
-        ("sudo unruly watch web=tcp://*:443 db=mysql://127.0.0.1:3306 -d 60s", "Watch two services for a minute"),
+        ("sudo unruly watch web=tcp://*:443 db=tcp://*:5432", "Watch two services"),
     ]))]
     Watch(WatchArguments),
     /// Check that this host is quiet enough to measure on

@@ -11,7 +11,7 @@ use crate::python_verbs;
 
 /// The verbs in the order of `unruly --help`.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["run", "drive", "check"]),
+    ("Measure", &["run", "drive", "watch", "check"]),
     ("Read a run", &["verdict", "report", "advise", "papers"]),
     ("Judge", &["gate", "compare"]),
     ("Bring in and out", &["import", "export"]),

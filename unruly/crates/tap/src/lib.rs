@@ -11,6 +11,7 @@ mod connection;
 mod filter;
 mod ring;
 mod segment;
+mod sent;
 mod server;
 mod tap;
 mod tracker;

@@ -69,7 +69,7 @@ impl Tap {
     /// When the interface is gone.
     pub fn look(&mut self, wait: Duration, ended: &mut Vec<Finished>) -> Result<Look> {
         let mut unstamped = 0;
-        // Packets that came before a step of the wall clock cannot be told from those after it.
+        // Nobody knows on which side of a step of the wall clock a packet came.
         let step = self.watch.observe(ClockPair::now());
         let (tracker, clock) = (&mut self.tracker, &self.clock);
         let dropped = self.ring.look(wait, |stamp_ns, packet, whole| {

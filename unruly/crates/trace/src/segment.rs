@@ -271,7 +271,14 @@ fn write_column<'a, W: Write + Send>(
         ColumnWriter::DoubleColumnWriter(inner) => write!(inner, Value::Float(number) => number),
         ColumnWriter::BoolColumnWriter(inner) => write!(inner, Value::Bool(flag) => flag),
         ColumnWriter::ByteArrayColumnWriter(inner) => {
-            write!(inner, Value::Text(text) => ByteArray::from(text.as_bytes().to_vec()));
+            // Neighbouring rows often have the same word, whose bytes can be shared.
+            let mut last = ("", ByteArray::from(""));
+            write!(inner, Value::Text(text) => {
+                if text != last.0 {
+                    last = (text, ByteArray::from(text.as_bytes().to_vec()));
+                }
+                last.1.clone()
+            });
         }
         _ => {
             return Err(ParquetError::General(format!(
