@@ -16,6 +16,7 @@ from explained import assert_like_its_example, is_in_summary, paths
 from test_parts import RAISED_BY_PARTS
 from test_runtimes import RAISED_BY_RUNTIMES
 from test_streams import RAISED_BY_STREAMS
+from test_tiers import RAISED_BY_TAPS
 from unruly.__main__ import main
 from unruly.base.distrust import fell_behind
 from unruly.base.model import SECTIONS, SEVERITIES, Finding
@@ -260,6 +261,7 @@ def test_a_finding_that_its_rule_does_not_declare_is_refused(clean):
 
 def test_every_code_is_raised_by_a_run():
     elsewhere = set(RAISED_BY_STREAMS) | RAISED_BY_RUNTIMES | RAISED_BY_PARTS
+    elsewhere |= RAISED_BY_TAPS
     assert set(CODES) - set(RAISED) - elsewhere == {"slow-columns"}
 
 

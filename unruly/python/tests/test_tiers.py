@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 MS = 1_000_000
+RAISED_BY_TAPS = {"tap-unmeasured", "transient-bottleneck", "tier-cuts"}
 START = 1_790_000_000 * 1_000_000_000
 
 
@@ -87,6 +88,7 @@ def test_a_request_without_a_reply_has_failed(tmp_path: Path) -> None:
     found = unruly.analyse(run)
     assert (found.cell("web").n, found.cell("web").failed) == (2, 1)
     assert tiers_of(found).rows[0].cut == 1
+    assert {it.code for it in found.findings} & RAISED_BY_TAPS == {"tier-cuts"}
 
 
 def test_jams_are_found_beside_a_mean_that_looks_fine(tmp_path: Path) -> None:

@@ -7,10 +7,7 @@ Every error says which file it is about. A segment that cannot be read is left o
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +20,7 @@ from unruly import checksum
 from unruly.errors import RecoveryError, RunError, TraceError
 from unruly.plan import Plan
 from unruly.plan import problems as plan_problems
+from unruly.program import ENVIRONMENT, find_binary
 from unruly.shown import Sheet, Shown
 from unruly.tables import SCHEMA_VERSION, TABLES, fetch, open_engine, required_columns
 from unruly.tables import requests as request_tables
@@ -30,11 +28,12 @@ from unruly.tables import turnarounds as turnaround_tables
 from unruly.terminal import plain_all
 
 if TYPE_CHECKING:
+    import os
+
     import ibis
 
     from unruly.tables import Engine
 
-BINARY_ENVIRONMENT = "UNRULY_BINARY"
 RECOVERY_SECONDS_MAX = 600
 WHOLE = ("complete", "stopped", "imported")
 """How a run ends that is whole."""
@@ -447,7 +446,7 @@ def _recover_if_cut_off(root: Path) -> bool:
             spools[0],
             "the run was cut off and holds rows that are not in Parquet yet",
             "the `unruly` binary, which recovers them",
-            f"set {BINARY_ENVIRONMENT}, put unruly on PATH, or `cargo build -p unruly`",
+            f"set {ENVIRONMENT}, put unruly on PATH, or `cargo build -p unruly`",
         )
     done = subprocess.run(
         [binary, "recover", str(root)],
@@ -464,21 +463,3 @@ def _recover_if_cut_off(root: Path) -> bool:
             "run it by hand",
         )
     return True
-
-
-def find_binary() -> str | None:
-    """Return the path of the program ``unruly``; None if it is not installed."""
-    named = os.environ.get(BINARY_ENVIRONMENT)
-    if named:
-        return named if Path(named).is_file() else None
-    repository = Path(__file__).resolve().parents[3]
-    beside = [
-        Path(sys.executable).parent / "unruly",
-        repository / "target" / "release" / "unruly",
-        repository / "target" / "debug" / "unruly",
-    ]
-    on_path = shutil.which("unruly")
-    for candidate in (beside[0], Path(on_path) if on_path else beside[0], *beside[1:]):
-        if candidate.is_file() and os.access(candidate, os.X_OK):
-            return str(candidate)
-    return None

@@ -320,6 +320,7 @@ fn row(it: &Finished) -> TurnaroundRow {
             Ended::Ok => TurnaroundStatus::Ok,
             Ended::Cut => TurnaroundStatus::Cut,
             Ended::Open => TurnaroundStatus::Open,
+            Ended::Joined => TurnaroundStatus::Joined,
             Ended::Overlapped => TurnaroundStatus::Overlapped,
             Ended::Gap => TurnaroundStatus::Gap,
         },
@@ -383,6 +384,8 @@ pub fn read_capture(
         if ended.len() > 10_000 {
             write(&ended)?;
             ended.clear();
+            // Nobody knows the programs of a capture.
+            drop(tracker.take_fresh());
         }
     }
     ended.extend(tracker.finish(last_ns));

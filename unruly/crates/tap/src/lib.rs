@@ -23,5 +23,5 @@ pub use ring::Ring;
 pub use segment::{Link, Other, Segment, segment};
 pub use server::{SERVERS_MAX, Server};
 pub use tap::{Look, Tap, is_listening};
-pub use tracker::{Finished, Tracker};
+pub use tracker::{Finished, OpenTurnaround, Tracker};
 pub use windows::{Second, WINDOW, Windows};

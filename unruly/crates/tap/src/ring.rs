@@ -123,17 +123,12 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Waits until there are packets, or the time is over, and calls `take` with the time, the
-    /// bytes and the whole length of each one. Returns how many packets were dropped since the last call.
+    /// Waits until there are packets, or the time is over.
     ///
     /// # Errors
     ///
     /// When the interface is gone.
-    pub fn look(
-        &mut self,
-        wait: Duration,
-        mut take: impl FnMut(WallNs, &[u8], usize),
-    ) -> Result<u64> {
+    pub fn wait(&self, wait: Duration) -> Result<()> {
         if !self.is_ready() {
             let timeout = c_int::try_from(wait.as_millis()).unwrap_or(c_int::MAX);
             let mut poll = libc::pollfd {
@@ -155,6 +150,16 @@ impl Ring {
                 std::thread::sleep(GATHER);
             }
         }
+        Ok(())
+    }
+
+    /// Calls `take` with the time, the bytes and the whole length of each packet that is there.
+    /// Returns how many packets were dropped since the last call.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel has lost count.
+    pub fn read(&mut self, mut take: impl FnMut(WallNs, &[u8], usize)) -> Result<u64> {
         // At most one round, so that a flood of packets does not keep the caller.
         for _ in 0..BLOCKS {
             if !self.is_ready() {

@@ -11,10 +11,14 @@ const HOLES_MAX: usize = 16;
 /// The bytes of one side that were seen.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sent {
-    /// The number of the byte after the last one that was seen.
+    /// The number of the byte after the last one that was seen; the end of the side counts as one.
     pub(crate) next: Option<u32>,
     /// Bytes before it that were not seen yet: the first one, and the one after the last.
     holes: Vec<(u32, u32)>,
+    /// There were too many holes to remember.
+    is_crowded: bool,
+    /// The side sends nothing more.
+    has_ended: bool,
 }
 
 /// Returns true if a number stands before another one; both wrap around.
@@ -27,7 +31,7 @@ impl Sent {
     pub(crate) fn beginning(next: u32) -> Self {
         Self {
             next: Some(next),
-            holes: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -43,10 +47,12 @@ impl Sent {
         }
         self.next = Some(next);
         if !is_before(known, sequence) {
-            return next.wrapping_sub(known);
+            return next.wrapping_sub(known) + self.fill(sequence, known);
         }
         if self.holes.len() < HOLES_MAX {
             self.holes.push((known, sequence));
+        } else {
+            self.is_crowded = true;
         }
         bytes
     }
@@ -74,12 +80,25 @@ impl Sent {
         filled
     }
 
-    /// Counts the end of a side as a byte, which the protocol does.
+    /// Notes that the side sends nothing more, which the protocol counts as a byte.
     pub(crate) fn end(&mut self, sequence: u32) {
         let next = sequence.wrapping_add(1);
         if self.next.is_none_or(|known| is_before(known, next)) {
             self.next = Some(next);
+            self.has_ended = true;
         }
+    }
+
+    /// Returns true if the side has ended, and nothing that it sent is still to come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended && self.holes.is_empty()
+    }
+
+    /// Returns true if content of this side was under way when the other side acknowledged that much.
+    pub(crate) fn is_beyond(&self, acknowledged: u32) -> bool {
+        let end = u32::from(self.has_ended);
+        let content = self.next.map(|next| next.wrapping_sub(end));
+        content.is_some_and(|next| is_before(acknowledged, next))
     }
 
     /// Returns true if the other side has received bytes that were never seen, and forgets them.
@@ -90,7 +109,12 @@ impl Sent {
         let before = self.holes.len();
         self.holes
             .retain(|(begin, _)| !is_before(*begin, acknowledged));
-        self.holes.len() < before
+        let never_shown = self.next.is_some_and(|next| is_before(next, acknowledged));
+        if never_shown {
+            self.next = Some(acknowledged);
+        }
+        let crowded = std::mem::take(&mut self.is_crowded);
+        never_shown || crowded || self.holes.len() < before
     }
 
     /// Returns true if a segment is of another connection.

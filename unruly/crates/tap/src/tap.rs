@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs, StepNs};
+use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs, DurationNs, MonoNs, StepNs, monotonic};
 
 use crate::asker::{Askers, listening};
 use crate::ring::Ring;
@@ -29,6 +29,8 @@ pub struct Tap {
     askers: Askers,
     clock: Clock,
     watch: ClockWatch,
+    /// Until then stamps may be from either side of a step of the wall clock.
+    unclear_until_ns: MonoNs,
 }
 
 impl Tap {
@@ -59,6 +61,7 @@ impl Tap {
             askers: Askers::start(),
             clock: clock.clone(),
             watch: ClockWatch::new(clock),
+            unclear_until_ns: MonoNs(i64::MIN),
         })
     }
 
@@ -68,15 +71,21 @@ impl Tap {
     ///
     /// When the interface is gone.
     pub fn look(&mut self, wait: Duration, ended: &mut Vec<Finished>) -> Result<Look> {
-        let mut unstamped = 0;
-        // Nobody knows on which side of a step of the wall clock a packet came.
+        self.ring.wait(wait)?;
         let step = self.watch.observe(ClockPair::now());
+        let now_ns = monotonic();
+        if step.is_some() {
+            // Nobody knows on which side of the step a packet came that the kernel still holds.
+            self.unclear_until_ns = now_ns + DurationNs::from(2 * Ring::BLOCK_TIMEOUT);
+        }
+        let is_clear = now_ns >= self.unclear_until_ns;
+        let mut unstamped = 0;
         let (tracker, clock) = (&mut self.tracker, &self.clock);
-        let dropped = self.ring.look(wait, |stamp_ns, packet, whole| {
+        let dropped = self.ring.read(|stamp_ns, packet, whole| {
             let Ok(found) = segment(Link::Raw, packet, whole) else {
                 return;
             };
-            match clock.column_of_kernel_stamp(stamp_ns) {
+            match clock.column_of_kernel_stamp(stamp_ns).filter(|_| is_clear) {
                 Some(at_ns) => tracker.take(&canonical(found), at_ns, ended),
                 None => unstamped += 1,
             }

@@ -48,7 +48,19 @@ struct Followed {
     number: u32,
     seen_ns: ColumnNs,
     connection: Connection,
-    is_over: bool,
+}
+
+/// A turnaround that is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenTurnaround {
+    /// The place of the service in the list of the tracker.
+    pub server: u16,
+    /// The time of the first byte of the request.
+    pub started_ns: ColumnNs,
+    /// The time of the last byte of the reply so far.
+    pub replied_ns: Option<ColumnNs>,
+    /// It can be measured, as far as is known now.
+    pub is_sound: bool,
 }
 
 /// Follows the connections of the watched services.
@@ -63,6 +75,8 @@ pub struct Tracker {
     left_out: u64,
     /// Clients of new connections, until somebody takes them.
     fresh: Vec<SocketAddr>,
+    /// Turnarounds that a segment has ended.
+    over: Vec<Turnaround>,
 }
 
 impl Tracker {
@@ -76,6 +90,7 @@ impl Tracker {
             tidied_ns: ColumnNs(i64::MIN),
             left_out: 0,
             fresh: Vec::new(),
+            over: Vec::new(),
         }
     }
 
@@ -123,11 +138,15 @@ impl Tracker {
         {
             return;
         }
-        let Some(followed) = self.connections.get_mut(&ends).filter(|it| !it.is_over) else {
+        let Some(followed) = self
+            .connections
+            .get_mut(&ends)
+            .filter(|it| !it.connection.is_over())
+        else {
             return;
         };
         followed.seen_ns = at_ns;
-        let turnaround = followed.connection.take(&Seen {
+        let seen = Seen {
             side,
             at_ns,
             sequence: segment.sequence,
@@ -136,17 +155,18 @@ impl Tracker {
             opens: segment.opens,
             ends: segment.ends,
             resets: segment.resets,
-        });
-        // A service ends a connection by its last byte; a client may send its last byte long before.
-        followed.is_over = segment.resets || segment.ends && side == Side::Server;
-        ended.extend(turnaround.map(|it| finished(&ends, followed, it)));
+        };
+        followed.connection.take(&seen, &mut self.over);
+        for turnaround in self.over.drain(..) {
+            ended.push(finished(&ends, followed, turnaround));
+        }
     }
 
     /// Forgets connections that are over, and if there are too many also those that are silent.
     fn tidy(&mut self, at_ns: ColumnNs, ended: &mut Vec<Finished>) {
         let over_ns = at_ns.saturating_sub(OVER);
         self.connections
-            .retain(|_, it| !it.is_over || it.seen_ns >= over_ns);
+            .retain(|_, it| !it.connection.is_over() || it.seen_ns >= over_ns);
         if self.connections.len() < CONNECTIONS_MAX {
             return;
         }
@@ -194,7 +214,6 @@ impl Tracker {
             number: self.numbers,
             seen_ns: at_ns,
             connection: Connection::new(silent_bytes),
-            is_over: false,
         };
         self.connections.insert(ends, followed);
         true
@@ -206,12 +225,16 @@ impl Tracker {
         all.for_each(|it| it.connection.miss());
     }
 
-    /// Returns the service, the start and the end so far of each open turnaround.
-    pub fn open(&self) -> impl Iterator<Item = (u16, ColumnNs, Option<ColumnNs>)> {
+    /// Returns the open turnarounds.
+    pub fn open(&self) -> impl Iterator<Item = OpenTurnaround> {
         self.connections.values().filter_map(|it| {
             let open = it.connection.open()?;
-            let replied = open.first_reply_ns.map(|_| open.ended_ns);
-            Some((it.server, open.started_ns, replied))
+            Some(OpenTurnaround {
+                server: it.server,
+                started_ns: open.started_ns,
+                replied_ns: open.first_reply_ns.map(|_| open.ended_ns),
+                is_sound: it.connection.is_sound(),
+            })
         })
     }
 

@@ -88,19 +88,28 @@ impl Windows {
                 match it.ended {
                     Ended::Ok => responses.push(it.ended_ns - it.started_ns),
                     Ended::Cut => {}
-                    Ended::Open | Ended::Overlapped | Ended::Gap => second.unmeasured += 1,
+                    Ended::Open | Ended::Overlapped | Ended::Gap | Ended::Joined => {
+                        second.unmeasured += 1;
+                    }
                 }
             }
             all.push(responses);
         }
         let end_ns = begin_ns + DurationNs::seconds(1);
-        for (server, started_ns, replied_ns) in tracker.open() {
-            let place = usize::from(server);
-            let ended_ns = replied_ns.unwrap_or(now_ns);
-            overlap(&mut seconds[place], begin_ns, started_ns, ended_ns);
+        for it in tracker.open() {
+            let place = usize::from(it.server);
+            let ended_ns = it.replied_ns.unwrap_or(now_ns);
+            overlap(&mut seconds[place], begin_ns, it.started_ns, ended_ns);
             // A reply that was quiet for a second is taken for whole.
-            if replied_ns.is_some_and(|it| begin_ns <= it && it < end_ns) {
-                all[place].push(ended_ns - started_ns);
+            if it
+                .replied_ns
+                .is_some_and(|it| begin_ns <= it && it < end_ns)
+            {
+                if it.is_sound {
+                    all[place].push(ended_ns - it.started_ns);
+                } else {
+                    seconds[place].unmeasured += 1;
+                }
             }
         }
         for (second, responses) in seconds.iter_mut().zip(&mut all) {

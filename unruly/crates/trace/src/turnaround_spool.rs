@@ -40,7 +40,7 @@ const NO_WORD: u32 = u32::MAX;
 const NULL_NS: i64 = i64::MIN;
 
 /// How a turnaround ended, by its number in a record.
-const STATUSES: [&str; 5] = ["ok", "cut", "overlapped", "gap", "open"];
+const STATUSES: [&str; 6] = ["ok", "cut", "overlapped", "gap", "open", "joined"];
 
 /// How a turnaround ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +55,8 @@ pub enum TurnaroundStatus {
     Gap,
     /// The tap ended before a whole reply.
     Open,
+    /// The connection was open before the tap began, so the request may have begun before it.
+    Joined,
 }
 
 /// A row of `turnarounds`.
@@ -356,6 +358,7 @@ fn decode(bytes: &[u8; BYTES]) -> Option<Record> {
         2 => TurnaroundStatus::Overlapped,
         3 => TurnaroundStatus::Gap,
         4 => TurnaroundStatus::Open,
+        5 => TurnaroundStatus::Joined,
         _ => return None,
     };
     let row = TurnaroundRow {

@@ -41,6 +41,8 @@ class MadeRun:
     target: str | None = None
     command: list[str] | None = None
     timeless: frozenset[str] = frozenset()
+    foreign: bool = False
+    watched: bool = False
 
 
 @dataclass(frozen=True)

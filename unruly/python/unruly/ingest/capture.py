@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unruly.errors import IngestError, ParameterError
-from unruly.run import find_binary
+from unruly.program import find_binary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,14 +116,12 @@ def read_capture(path: str, writer: RunWriter, options: Options) -> dict[str, An
 
 def _extent(folder: Path) -> tuple[int, int]:
     """When the first turnaround began and the last one ended."""
-    ends = [
-        (pq.read_table(path, columns=["started_ns", "ended_ns"]).to_pandas())
-        for path in sorted(folder.glob("*.parquet"))
-    ]
-    return (
-        min(int(it["started_ns"].min()) for it in ends),
-        max(int(it["ended_ns"].max()) for it in ends),
-    )
+    first, last = [], []
+    for path in sorted(folder.glob("*.parquet")):
+        times = pq.read_table(path, columns=["started_ns", "ended_ns"])
+        first.append(int(pc.min(times["started_ns"]).as_py()))
+        last.append(int(pc.max(times["ended_ns"]).as_py()))
+    return min(first), max(last)
 
 
 def _provenance(path: str, rows: int, cell: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ WINDOW_NS: Final = 100_000_000
 HANDSHAKE_TURNS: Final = 3
 """Bytes may cross in the first turnarounds of a connection, because of a handshake."""
 CONNECTION: Final = ("cell", "repeat", "process", "connection")
-UNMEASURED: Final = ("overlapped", "gap", "open")
+UNMEASURED: Final = ("overlapped", "gap", "open", "joined")
 SLOW: Final = 0.99
 """The slow turnarounds of a tier are those beyond this quantile."""
 
@@ -30,9 +30,10 @@ def multiplexed(turnarounds: Table) -> Table:
 def measured(turnarounds: Table, *, overlaps: bool = True) -> Table:
     """Return the turnarounds that can be measured.
 
-    Left out are those that are ``overlapped``, have a ``gap`` or were ``open`` when the tap ended,
-    and all of a connection on which requests overlapped after its handshake: there nobody knows
-    which reply belongs to which request, also where no bytes were seen to cross.
+    Left out are those that are ``overlapped``, have a ``gap``, were ``open`` when the tap ended or
+    were ``joined`` when it began, and all of a connection on which requests overlapped after its
+    handshake: there nobody knows which reply belongs to which request, also where no bytes were
+    seen to cross.
 
     Parameters
     ----------

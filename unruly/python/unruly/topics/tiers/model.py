@@ -33,9 +33,9 @@ class Tier:
 
     ``n`` requests were measured; ``cut`` of them had no reply. ``unmeasured`` ones cannot be
     measured: ``overlapped`` of these because bytes of several requests crossed on their connection,
-    ``gap`` because the tap missed packets, and the others because they were open when the tap
-    ended, or because their connection carried requests that overlapped. ``asked_by`` has the
-    programs that asked most, as far as they are known.
+    ``gap`` because the tap missed packets, ``ends`` because they were open when the tap began or
+    ended, and the others because their connection carried requests that overlapped. ``asked_by``
+    has the programs that asked most, as far as they are known.
     ``response_ns`` is the mean time from the first byte of a request to the last byte of its reply,
     ``in_flight`` the mean number of requests in flight, and ``in_flight_most`` that of the fullest
     window of 100 ms.
@@ -48,6 +48,7 @@ class Tier:
     unmeasured: Count
     overlapped: Count
     gap: Count
+    ends: Count
     connections: Count
     asked_by: tuple[str, ...]
     rate_hz: float

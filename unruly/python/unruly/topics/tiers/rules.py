@@ -29,7 +29,8 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
     their connections
 
     Raised: {UNMEASURED_LEAST:percent} or more of the requests that the tap saw of a service cannot
-    be measured. It warns above {UNMEASURED_MUCH:percent}.
+    be measured. It warns above {UNMEASURED_MUCH:percent}. Requests that were open when the tap
+    began or ended do not count.
 
     Means: A tap reads headers only, and believes that a connection carries one request after the
     other. With HTTP/2, gRPC or pipelines several are open at once, and which reply belongs to which
@@ -44,11 +45,12 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
     """
     found = tiers_of(analysis)
     for it in found.rows if found else ():
-        everything = it.n + it.unmeasured
-        share = it.unmeasured / everything if everything else 0.0
+        lost = it.unmeasured - it.ends
+        everything = it.n + lost
+        share = lost / everything if everything else 0.0
         if share < UNMEASURED_LEAST:
             continue
-        missed = it.gap > it.unmeasured - it.gap
+        missed = it.gap > lost - it.gap
         why = (
             "the tap missed packets" if missed else "several were open at once on their connections"
         )
@@ -58,12 +60,12 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
             "warns" if share >= UNMEASURED_MUCH else "informs",
             40,
             f"{it.tier}: {percent(share)} of the requests cannot be measured, because {why}",
-            f"{count(it.unmeasured)} of {count(everything)} requests on {count(it.connections)} "
+            f"{count(lost)} of {count(everything)} requests on {count(it.connections)} "
             "connections. They are left out of all other numbers.",
             {
                 "cell": it.cell,
                 "tier": it.tier,
-                "unmeasured": it.unmeasured,
+                "unmeasured": lost,
                 "overlapped": it.overlapped,
                 "gap": it.gap,
                 "n": it.n,

@@ -61,8 +61,8 @@ def tiers(context: Context) -> Tiers | None:
     counts = fetch(turnaround_tables.counts(everything))
     if counts.empty:
         return None
-    span_ns = float(counts["last_ns"].max() - counts["first_ns"].min())
-    too_long = span_ns / WINDOW_NS > WINDOWS_MOST
+    first, last = _watched(context, int(counts["first_ns"].min()), int(counts["last_ns"].max()))
+    too_long = (last - first) / WINDOW_NS > WINDOWS_MOST
     windows = _none() if too_long else _windows(context, counts)
     askers = fetch(turnaround_tables.askers(everything))
     found = []
@@ -87,8 +87,8 @@ def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
     joined = flight.merge(begun, on=_KEYS, how="outer")
     # all tiers of a repeat share their first and last window, so that lanes begin together
     ends = joined.groupby(["cell", "repeat"])["window_ns"].agg(["min", "max"])
-    if context.run.watched and context.run.status != "imported" and len(ends):
-        ends["min"], ends["max"] = _watched(context, ends)
+    if context.run.watched and len(ends):
+        ends["min"], ends["max"] = _watched(context, int(ends["min"].min()), int(ends["max"].max()))
     parts = []
     for (cell, repeat, tier), own in joined.groupby(["cell", "repeat", "tier"], sort=True):
         first, last = ends.loc[(cell, repeat)]
@@ -106,14 +106,15 @@ def _none() -> pd.DataFrame:
     return pd.DataFrame(columns=[*_KEYS, "in_flight", "n", "slow", "sum_ns", "longest_ns"])
 
 
-def _watched(context: Context, ends: pd.DataFrame) -> tuple[int, int]:
+def _watched(context: Context, first: int, last: int) -> tuple[int, int]:
     """The first and the last whole window of the time in which the tap watched.
 
-    A service that nobody asks for a while is watched too.
+    A service that nobody asks for a while is watched too. Of a capture only its packets are known.
     """
-    first, last = int(ends["min"].min()), int(ends["max"].max())
     manifest = context.run.manifest
     began, ended = manifest.get("started_ns"), manifest.get("ended_ns")
+    if not context.run.watched or context.run.status == "imported":
+        return first, last
     if isinstance(began, int):
         first = min(first, began - began % WINDOW_NS + WINDOW_NS)
     if isinstance(ended, int):
@@ -126,9 +127,9 @@ def _tier(
 ) -> Tier:
     count = {
         name: int(str(row[name]))
-        for name in ("ok", "cut", "overlapped", "gap", "open", "alone", "connections")
+        for name in ("ok", "cut", *turnaround_tables.UNMEASURED, "alone", "connections")
     }
-    everything = sum(count[name] for name in ("ok", "cut", "overlapped", "gap", "open"))
+    everything = sum(count[name] for name in ("ok", "cut", *turnaround_tables.UNMEASURED))
     absent: dict[str, str] = {}
     response, flight = _means(own, absent, reason)
     if response is not None and count["cut"] > LOST_MOST * count["alone"]:
@@ -143,6 +144,7 @@ def _tier(
         everything - count["alone"],
         count["overlapped"],
         count["gap"],
+        count["open"] + count["joined"],
         count["connections"],
         asked_by,
         count["alone"] / seconds,
