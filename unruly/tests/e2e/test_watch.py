@@ -166,13 +166,13 @@ def test_connections_that_carry_many_requests_at_once_give_no_number(tmp_path: P
     with nginx(tmp_path, http2=True) as url:
         place = url.removeprefix("http://")
         with watching(tmp_path, f"web=tcp://{place}"):
-            flags = ["--http2", "-c", "16", "--connections", "2", "-n", "4000"]
+            flags = ["--http2", "-c", "16", "--connections", "1", "-n", "4000"]
             drive(tmp_path, f"{url}/page.txt", *flags)
     run = watched(tmp_path)
     assert ends(run)["overlapped"] > 0
     (tier,) = run.verdict()["tiers"]["rows"]
     everything = tier["n"] + tier["unmeasured"]
-    assert tier["unmeasured"] > 0.9 * everything
+    assert tier["unmeasured"] > 0.9 * everything, (tier, ends(run))
     assert "several were open at once on their connections" in codes(run)["tap-unmeasured"]
 
 
