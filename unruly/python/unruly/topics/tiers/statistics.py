@@ -109,7 +109,7 @@ def _none() -> pd.DataFrame:
 def _watched(context: Context, first: int, last: int) -> tuple[int, int]:
     """The first and the last whole window of the time in which the tap watched.
 
-    A service that nobody asks for a while is watched too. Of a capture only its packets are known.
+    A service that nobody asks for a while is watched too. A capture shows its packets alone.
     """
     manifest = context.run.manifest
     began, ended = manifest.get("started_ns"), manifest.get("ended_ns")
