@@ -91,24 +91,32 @@ impl TableSpool {
     }
 
     fn create(&self) -> Result<(PathBuf, Flock<File>), TraceError> {
-        fs::create_dir_all(&self.directory)
-            .map_err(|source| TraceError::io(&self.directory, "making the directory", source))?;
-        let path = self
-            .directory
-            .join(format!("{}-{:05}.spool", self.stem, self.sequence));
-        let io = |source| TraceError::io(&path, "recording", source);
-        let file = File::create_new(&path).map_err(io)?;
-        let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, errno)| TraceError::io(&path, "locking the spool", errno.into()))?;
+        let (path, mut file) = create_spool(&self.directory, &self.stem, self.sequence)?;
         let meta = &self.meta;
         let header = serde_json::json!({
             "schema": SCHEMA_VERSION, "run": meta.run, "host": meta.host, "process": meta.process,
             "tag": meta.tag,
         });
         file.write_all(format!("{header}\n").as_bytes())
-            .map_err(io)?;
+            .map_err(|source| TraceError::io(&path, "recording", source))?;
         Ok((path, file))
     }
+}
+
+/// Makes the file of a spool, which is locked for as long as its process lives.
+pub(crate) fn create_spool(
+    directory: &Path,
+    stem: &str,
+    sequence: u32,
+) -> Result<(PathBuf, Flock<File>), TraceError> {
+    fs::create_dir_all(directory)
+        .map_err(|source| TraceError::io(directory, "making the directory", source))?;
+    let path = directory.join(format!("{stem}-{sequence:05}.spool"));
+    let file =
+        File::create_new(&path).map_err(|source| TraceError::io(&path, "recording", source))?;
+    let file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, errno)| TraceError::io(&path, "locking the spool", errno.into()))?;
+    Ok((path, file))
 }
 
 /// Turns a spool of JSON lines into its segment and removes it. A torn last line is dropped.

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use serde::{Deserialize, Serialize};
 use unruly_time::ColumnNs;
 
@@ -19,6 +19,7 @@ use crate::error::TraceError;
 use crate::locks::WriterLock;
 use crate::schema::{SCHEMA_VERSION, Table};
 use crate::segment::{SegmentMeta, SegmentWriter, Value};
+use crate::table_spool::create_spool;
 
 const MAGIC: &[u8; 8] = b"UNRULYW1";
 const HEADER_BYTES_MAX: u32 = 1 << 20;
@@ -230,15 +231,8 @@ impl TurnaroundSpool {
             let run = self.directory.parent().unwrap_or(&self.directory);
             self.lock = Some(WriterLock::share(run)?);
         }
-        fs::create_dir_all(&self.directory)
-            .map_err(|source| TraceError::io(&self.directory, "making the directory", source))?;
-        let path = self
-            .directory
-            .join(format!("{}-{:05}.spool", self.stem, self.sequence));
+        let (path, mut file) = create_spool(&self.directory, &self.stem, self.sequence)?;
         let io = |source| TraceError::io(&path, "recording", source);
-        let file = File::create_new(&path).map_err(io)?;
-        let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, errno)| TraceError::io(&path, "locking the spool", errno.into()))?;
         let json = serde_json::to_vec(&self.header).map_err(|error| io(error.into()))?;
         let length = u32::try_from(json.len()).map_err(|error| io(std::io::Error::other(error)))?;
         let head = [MAGIC.as_slice(), &length.to_le_bytes(), &json].concat();
