@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -137,7 +137,8 @@ def postgres(login: str = "scram-sha-256", tls: bool = False) -> Iterator[Postgr
         finally:
             # A stopped child would keep the server from ending.
             for process in Postgres(port, folder, server).processes():
-                os.kill(process, signal.SIGCONT)
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
             server.send_signal(signal.SIGQUIT)
             server.wait(timeout=60)
     finally:

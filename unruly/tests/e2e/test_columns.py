@@ -9,7 +9,10 @@ from pathlib import Path
 
 from house import REPOSITORY, Measured, call
 from http_house import python_server
+from redis_house import redis_server
 from streams_house import measured
+from test_https import drive
+from watch_house import watched, watching
 
 MAY_BE_EMPTY = {
     "resources": {
@@ -111,6 +114,17 @@ def with_keys_and_codes(folder: Path) -> Measured:
     return Measured(folder / "out")
 
 
+def seen_from_outside(folder: Path) -> Measured:
+    """A service that a tap watches while somebody asks it."""
+    folder.mkdir()
+    with (
+        redis_server(folder, "127.0.0.1") as (host, port),
+        watching(folder, f"cache=tcp://{host}:{port}"),
+    ):
+        drive(folder, f"redis://{host}:{port}", "-n", "200")
+    return watched(folder)
+
+
 def test_every_column_of_every_table_has_a_value_in_some_run(
     measure: Callable[..., Measured], tmp_path: Path
 ) -> None:
@@ -120,9 +134,12 @@ def test_every_column_of_every_table_has_a_value_in_some_run(
         with_keys_and_codes(tmp_path / "http"),
         imported(tmp_path, "spans.json", ZIPKIN),
         imported(tmp_path, "latency.hgrm", HGRM, "--unit", "ms"),
+        seen_from_outside(tmp_path / "tap"),
     ]
     tables = sorted(path.stem for path in SCHEMA.glob("*.schema"))
-    assert tables == ["events", "histograms", "intervals", "requests", "resources", "spans"]
+    assert tables == [
+        "events", "histograms", "intervals", "requests", "resources", "spans", "turnarounds",
+    ]  # fmt: skip
     for table in tables:
         reasons = MAY_BE_EMPTY.get(table, {})
         assert set(reasons) <= set(columns_of(table)), "a reason for a column that is not there"

@@ -7,17 +7,16 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from house import UNRULY, Measured, call, need_root, wait_for
+from house import UNRULY, Measured, call, need_root
 from http_house import certificate, nginx
 from redis_house import free_port, redis_server
 from test_https import drive
+from watch_house import watched, watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -27,28 +26,6 @@ WITHOUT_THE_RIGHT = ["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"
 @pytest.fixture(autouse=True)
 def _root() -> None:
     need_root("a tap")
-
-
-@contextmanager
-def watching(folder: Path, *services: str) -> Iterator[subprocess.Popen[str]]:
-    """A tap that watches while the block runs; its run is in the folder ``watched``."""
-    out = folder / "watched"
-    words = [UNRULY, "watch", *services, "-q", "-o", out]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        # it is made after the ring of packets is open
-        wait_for(lambda: (out / "manifest.json").exists() or process.poll() is not None, "a tap")
-        yield process
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def watched(folder: Path) -> Measured:
-    return Measured(folder / "watched")
 
 
 def ends(run: Measured) -> dict[str, int]:

@@ -1,9 +1,10 @@
 """The mechanisms that can make a request slow: the evidence for each, and its words.
 
 The list puts causes before their symptoms. A stopped process gets no CPU, so "process stopped"
-comes before the wait for a CPU. A GC pause keeps a host busy. A process that gets no CPU does not
-read, so packets to it are sent again. A process that caught up afterwards was busy. If several
-mechanisms cover a request, the first one counts.
+comes before the wait for a CPU. A GC pause keeps a host busy. A safepoint waits for every thread,
+and so for one that a CPU limit holds back. A process that gets no CPU does not read, so packets to
+it are sent again. A process that caught up afterwards was busy. If several mechanisms cover a
+request, the first one counts.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ MechanismName = Literal[
     "process died",
     "process stopped",
     "gc pause",
-    "safepoint",
     "disk wait",
     "cpu quota",
+    "safepoint",
     "page faults",
     "lack of memory",
     "stolen cpu",
@@ -87,10 +88,6 @@ MECHANISMS: Final = (
         not_where=SERVER_NOT_WHERE,
     ),
     Mechanism(
-        "safepoint", "waited while {process} was at a safepoint", ("safepoint",),
-        not_where=SERVER_NOT_WHERE,
-    ),
-    Mechanism(
         "disk wait", "waited while {process} waited for its disk", ("disk wait",),
         not_where=SERVER_NOT_WHERE,
     ),
@@ -98,6 +95,10 @@ MECHANISMS: Final = (
         "cpu quota", "waited while {process} was throttled by its CPU limit",
         metrics=(Metric("cgroup_throttled_ns", 0.05, "time"),), counted_late=True,
         decisive=True,
+    ),
+    Mechanism(
+        "safepoint", "waited while {process} was at a safepoint", ("safepoint",),
+        not_where=SERVER_NOT_WHERE,
     ),
     Mechanism(
         "page faults", "waited while {process} read its own memory from disk",
