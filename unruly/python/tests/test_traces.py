@@ -8,9 +8,9 @@ import pytest
 
 import unruly
 from synthetic import Segments, write_run
+from unruly.base.trace_ids import id_of
 from unruly.html import write_report
 from unruly.topics.traces.model import traces_of
-from unruly.topics.traces.statistics import id_of
 
 KEY = 0x5A3C_9E7F_01B2_D4C6
 PLAN = 'name = "t"\n[drive]\ntrace = true\ntrace_url = "{url}"\n'

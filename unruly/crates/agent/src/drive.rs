@@ -303,8 +303,13 @@ fn of_store(job: &Job, drive: &Drive, store: &Store, seed: u64, portion: Portion
 
 /// The first half of the ids of all traces that a process begins. No other process of any run has it.
 fn trace_key(job: &Job) -> u64 {
+    trace_key_of(job, job.id.unwrap_or(0))
+}
+
+/// The first half of the ids of the traces that a client of a job's trial begins.
+pub(crate) fn trace_key_of(job: &Job, client: u16) -> u64 {
     let trial = u64::from(job.cell) << 16 | u64::from(job.repeat);
-    let process = u64::from(job.cookie) << 16 | u64::from(job.id.unwrap_or(0));
+    let process = u64::from(job.cookie) << 16 | u64::from(client);
     unruly_plan::mix(process, trial)
 }
 

@@ -31,6 +31,8 @@ pub enum JobKind {
     Reader,
     /// A part of a competing load.
     Compete,
+    /// The receiver of spans.
+    Spans,
 }
 
 impl JobKind {
@@ -52,6 +54,7 @@ impl JobKind {
             Self::Writer => "writer",
             Self::Reader => "reader",
             Self::Compete => "compete",
+            Self::Spans => "spans",
         }
     }
 }

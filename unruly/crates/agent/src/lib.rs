@@ -18,6 +18,7 @@ mod foreign;
 mod ground;
 mod job;
 mod mesh;
+mod otlp;
 mod passive;
 pub mod probe;
 mod role;

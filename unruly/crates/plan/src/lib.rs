@@ -82,7 +82,7 @@ pub use model::{
 };
 pub use portion::Portion;
 pub use ramp::Ramp;
-pub use random::mix;
+pub use random::{mix, unmix};
 pub use scenario::{CAPTURED, Capture, Origin, Scenario, State, Step, Walks};
 pub use secret::{Secret, has_place, header_without_secret, is_secret, shown};
 pub use service::{

@@ -1,5 +1,7 @@
 //! The keys of `[drive]` that speak of a store.
 
+use std::net::SocketAddr;
+
 use crate::codes::Codes;
 use crate::error::PlanError;
 use crate::http::{Headers, HeadersError, Http, Method, TRACE_ID};
@@ -23,7 +25,7 @@ const OF_ECHO: [(&str, &str); 2] = [
 ];
 
 /// Keys that mean nothing to a server that is not asked by HTTP.
-const OF_HTTP: [&str; 15] = [
+const OF_HTTP: [&str; 16] = [
     keys::CONNECTIONS.name,
     keys::EXPECT.name,
     keys::METHOD.name,
@@ -34,6 +36,7 @@ const OF_HTTP: [&str; 15] = [
     keys::COOKIES.name,
     keys::TRACE.name,
     keys::TRACE_URL.name,
+    keys::SPANS.name,
     keys::DATA.name,
     keys::SCENARIO.name,
     keys::AUTH.name,
@@ -217,6 +220,7 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         cookies: cookies(section, url)?,
         trace: keys::TRACE.read(section)?,
         trace_url: trace_url(section)?,
+        spans: spans(section)?,
         data: file(section, keys::DATA)?,
         scenario: scenario(section, url)?,
         auth: keys::AUTH.read(section)?,
@@ -339,13 +343,28 @@ fn trace_url(section: &Section<'_>) -> Result<Option<String>, PlanError> {
     Ok(Some(url.to_owned()))
 }
 
+/// Where the run receives spans.
+fn spans(section: &Section<'_>) -> Result<Option<SocketAddr>, PlanError> {
+    let key = keys::SPANS;
+    let Some(address) = key.read(section)? else {
+        return Ok(None);
+    };
+    let wanted = "must be an IP address and a port";
+    let parsed = address.parse().map(Some);
+    parsed.map_err(|_| section.refuse(key.name, wanted, key.example()))
+}
+
 /// Refuses what means nothing beside a trace, or only with one.
 fn of_trace(section: &Section<'_>, http: &Http) -> Result<(), PlanError> {
     let (trace, url, headers) = (keys::TRACE, keys::TRACE_URL, keys::HEADERS);
-    if http.trace_url.is_some() && !http.trace {
+    let beside = [
+        (url, http.trace_url.is_some()),
+        (keys::SPANS, http.spans.is_some()),
+    ];
+    if let Some((key, _)) = beside.into_iter().find(|it| it.1 && !http.trace) {
         let wanted = "must have trace beside it: no request names a trace";
         let hint = format!("remove it, or send traces as well ({})", trace.name);
-        return Err(section.refuse(url.name, wanted, hint));
+        return Err(section.refuse(key.name, wanted, hint));
     }
     if http.trace && http.headers.has("traceparent") {
         let wanted = "must not set traceparent: trace sends it";

@@ -19,6 +19,36 @@ pub fn mix(seed: u64, stream: u64) -> u64 {
     finalise(finalise(seed).wrapping_add(stream))
 }
 
+/// Returns the stream of which [`mix`] made `mixed` with this seed.
+///
+/// ```
+/// assert_eq!(unruly_plan::unmix(1, unruly_plan::mix(1, 42)), 42);
+/// ```
+#[must_use]
+pub fn unmix(seed: u64, mixed: u64) -> u64 {
+    // Each step of `finalise` has an inverse: a shift by at least a third of the bits is undone by
+    // two more of them, and an odd factor by its inverse modulo 2^64.
+    let value = mixed ^ (mixed >> 31) ^ (mixed >> 62);
+    let value = value.wrapping_mul(inverse(0x94d0_49bb_1331_11eb));
+    let value = value ^ (value >> 27) ^ (value >> 54);
+    let value = value.wrapping_mul(inverse(0xbf58_476d_1ce4_e5b9));
+    let value = value ^ (value >> 30) ^ (value >> 60);
+    let value = value.wrapping_sub(0x9e37_79b9_7f4a_7c15);
+    value.wrapping_sub(finalise(seed))
+}
+
+/// The number by which an odd one must be multiplied to make 1, by Newton's method.
+const fn inverse(odd: u64) -> u64 {
+    let mut found = odd;
+    // each step doubles the bits that are right, of which three are at first
+    let mut step = 0;
+    while step < 5 {
+        found = found.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(found)));
+        step += 1;
+    }
+    found
+}
+
 fn finalise(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

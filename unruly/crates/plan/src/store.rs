@@ -1,12 +1,14 @@
 //! What the clients of a store do.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::http::{Http, Method};
 use crate::message::Message;
+use crate::model::Drive;
 use crate::scenario::Scenario;
 use crate::sql::Sql;
 use crate::tls::Tls;
@@ -52,6 +54,14 @@ pub struct Store {
     /// The keys that the run wrote stay in the store.
     #[serde(default)]
     pub keep: bool,
+}
+
+impl Drive {
+    /// Where the run receives the spans of services, if it does.
+    #[must_use]
+    pub fn spans(&self) -> Option<SocketAddr> {
+        self.store.as_deref()?.http.as_ref()?.spans
+    }
 }
 
 impl Store {

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "disk_file = 5",
-        r#"plan.toml:6: unknown key "disk_file" in [drive]; known: transport, address, clients, processes, arrivals, rate, ramp, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, method, headers, body, prompt, proto, cookies, trace, trace_url, data, message, scenario, sql, auth, keep_alive, http2, ca_cert, client_cert, client_key, insecure, keep; hint: remove it"#,
+        r#"plan.toml:6: unknown key "disk_file" in [drive]; known: transport, address, clients, processes, arrivals, rate, ramp, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, method, headers, body, prompt, proto, cookies, trace, trace_url, spans, data, message, scenario, sql, auth, keep_alive, http2, ca_cert, client_cert, client_key, insecure, keep; hint: remove it"#,
     );
     mesh(
         "[probes]",

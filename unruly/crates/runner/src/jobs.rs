@@ -22,6 +22,9 @@ impl Trial<'_> {
                 if drive.address.is_none() && drive.store.is_none() {
                     jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
                 }
+                if drive.spans().is_some() {
+                    jobs.push((0, self.job(JobKind::Spans, 0, None, 0)));
+                }
                 for number in 0..usize::from(drive.processes) {
                     jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
                 }

@@ -173,6 +173,11 @@ def _slow(view: View) -> Statement:
     late = sent_late(view.analysis)
     if late is not None:
         return Statement(question, "The load generator", f"{format.capital(late)}.")
+    layer = next((it for it in view.analysis.findings if it.code == "slow-layer"), None)
+    if layer is not None:
+        service, name = layer.evidence["service"], layer.evidence["layer"]
+        head = f"{service}: {name}" if service else "Outside of the services"
+        return Statement(question, head, f"{format.capital(layer.title)}.")
     why = because(view.analysis) if view.analysis.findings else None
     _, _, candidates = (why or "").partition("; ")
     told = f" {format.capital(candidates)}." if candidates else ""

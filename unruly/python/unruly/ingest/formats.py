@@ -17,6 +17,7 @@ from unruly.ingest import (
     hgrm,
     histostat,
     hlog,
+    jaeger,
     jmeter,
     k6,
     latte,
@@ -24,6 +25,7 @@ from unruly.ingest import (
     memtier,
     molotov,
     oha,
+    otlp,
     pgbench,
     sar,
     sockperf,
@@ -63,6 +65,8 @@ FORMATS: Final[tuple[Format, ...]] = (
     sar.FORMAT,
     dstat.FORMAT,
     zipkin.FORMAT,
+    jaeger.FORMAT,
+    otlp.FORMAT,
     table.FORMAT,
 )
 

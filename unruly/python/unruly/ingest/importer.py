@@ -398,6 +398,11 @@ class Work:
             "layer": batch.layer,
             "started_ns": batch.started_ns,
             "ended_ns": batch.ended_ns,
+            "span_id": batch.span_id,
+            "parent_id": batch.parent_id,
+            "service": batch.service,
+            "kind": batch.kind,
+            "failed": batch.failed,
         }
         self.writer.add("spans", made, rows)
         return self._count("spans", rows)

@@ -83,6 +83,11 @@ class Spans:
     client: Column = None
     server: Column = "service"
     attempt: Column = 0
+    span_id: Column = None
+    parent_id: Column = None
+    service: Column = None
+    kind: Column = None
+    failed: Column = None
     factors: Mapping[str, Column] = field(default_factory=dict)
 
 

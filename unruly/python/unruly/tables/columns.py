@@ -49,6 +49,11 @@ TABLES: Final[dict[str, tuple[tuple[str, str, bool], ...]]] = {
         ("layer", "VARCHAR", True),
         ("started_ns", "BIGINT", True),
         ("ended_ns", "BIGINT", True),
+        ("span_id", "BIGINT", False),
+        ("parent_id", "BIGINT", False),
+        ("service", "VARCHAR", False),
+        ("kind", "VARCHAR", False),
+        ("failed", "BOOLEAN", False),
     ),
     "intervals": (
         ("cell", "VARCHAR", True),

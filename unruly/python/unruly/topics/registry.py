@@ -19,6 +19,7 @@ NAMES: Final = (
     "parts",
     "goodput",
     "traces",
+    "layers",
     "tiers",
 )
 """In the order of ``summary.json``; of two findings that rank alike, the first topic's is first."""

@@ -161,6 +161,15 @@ table! {
         it.http.as_ref().and_then(|it| it.trace_url.as_ref().and_then(text))
     };
 
+    SPANS: Text = key(
+        "spans",
+        Text::like("127.0.0.1:4318"),
+        "the address at which the run receives the spans that the services export (OTLP over HTTP); \
+         only with `trace`",
+    ).default_is("none").also("an IP address and a port"), |it| {
+        it.http.as_ref().and_then(|it| it.spans.map(|it| it.to_string())).as_ref().and_then(text)
+    };
+
     DATA: Text = key(
         "data",
         Text::like("users.csv"),

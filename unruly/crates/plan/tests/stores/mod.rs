@@ -121,6 +121,7 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         cookies: url.is_secure(),
         trace: url.is_secure(),
         trace_url: url.is_secure().then(|| "http://h/{trace_id}".to_owned()),
+        spans: url.is_secure().then(|| ([127, 0, 0, 1], 4318).into()),
         data: Some("users.csv".to_owned()),
         scenario: None,
         method,

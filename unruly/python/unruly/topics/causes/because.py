@@ -83,7 +83,13 @@ def because(analysis: Analysis) -> str | None:
         return f"{share} of the slow requests of {label} {top.words}{left}{maybe}"
     if analysis.worked.outages and not analysis.worked.ok:
         return None
-    return sent_late(analysis) or _unexplained(analysis, names)
+    return sent_late(analysis) or _slow_layer(analysis) or _unexplained(analysis, names)
+
+
+def _slow_layer(analysis: Analysis) -> str | None:
+    """Return which layer of the services took the time, as their own spans say."""
+    titles = {it.code: it.title for it in reversed(analysis.findings)}
+    return titles.get("slow-layer") or titles.get("repeated-calls")
 
 
 def _unexplained(analysis: Analysis, names: list[str]) -> str | None:

@@ -1,0 +1,341 @@
+//! Which spans of a run are kept: those of the slowest traces, and a part of the others.
+//!
+//! First, the spans of a trace wait until none has come for [`SETTLE_NS`]: services export their own
+//! spans every few seconds. Then the trace is kept if it is among the slowest hundredth of all so
+//! far, or if chance chooses it. Chance is the second half of its id, so that the analysis knows
+//! which traces it chose. All are chosen until [`QUOTA`] spans are kept; from then on every second
+//! one, and so on. What waits is bounded: beyond [`WAITING_MOST`] the oldest traces wait no longer.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use unruly_plan::unmix;
+use unruly_trace::{DurationNs, MonoNs};
+
+use super::message::{Export, WireSpan};
+
+/// Longer than the five seconds that an exporter lets spans wait unless told otherwise.
+pub(super) const SETTLE_NS: DurationNs = DurationNs::seconds(6);
+/// Spans that wait at most: with their traces some 50 MB.
+const WAITING_MOST: usize = 400_000;
+/// Spans that are kept before chance takes half as many.
+const QUOTA: u64 = 100_000;
+/// Traces of which a late span is still taken.
+const REMEMBERED_MOST: usize = 200_000;
+/// The slowest part of the traces, of which all are kept: one in so many.
+const SLOWEST: u64 = 100;
+/// Names beyond this number become [`OTHER`].
+const NAMES_MOST: usize = 1_000;
+/// A longer name is cut.
+const NAME_BYTES: usize = 200;
+const OTHER: &str = "(other)";
+const UNNAMED: &str = "unknown_service";
+/// A finer division of each power of two in the histogram of durations.
+const BITS: u32 = 5;
+
+/// The request of a trace: the client's number, and the request's.
+type Request = (u16, u64);
+
+/// A span of a request, as a row of `spans` needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) id: u64,
+    pub(super) parent: u64,
+    pub(super) service: u32,
+    pub(super) name: u32,
+    pub(super) kind: u8,
+    pub(super) failed: bool,
+    pub(super) started_ns: i64,
+    pub(super) ended_ns: i64,
+}
+
+/// A request with its spans.
+pub(super) type Trace = (Request, Vec<Span>);
+
+/// How many spans became what.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) received: u64,
+    pub(super) kept: u64,
+    /// Of traces that are none of this process's clients.
+    pub(super) foreign: u64,
+    /// Without a time, without an id, or with an end before the begin.
+    pub(super) damaged: u64,
+    /// Of traces that had to be judged before they had settled.
+    pub(super) early: u64,
+}
+
+struct Waiting {
+    spans: Vec<Span>,
+    touched_ns: MonoNs,
+}
+
+/// Takes spans, and gives back those to keep.
+pub(super) struct Keeper {
+    /// The client of each first half of a trace's id, with that half.
+    clients: HashMap<u64, u16>,
+    waiting: HashMap<Request, Waiting>,
+    /// In the order in which they came, each with the second half of its id.
+    order: VecDeque<(Request, u64, MonoNs)>,
+    held: usize,
+    kept: HashSet<Request>,
+    remembered: VecDeque<Request>,
+    /// Late spans of traces that are kept.
+    late: Vec<Trace>,
+    durations: Histogram,
+    /// Chance keeps one trace of 2^level.
+    level: u32,
+    names: Names,
+    pub(super) counts: Counts,
+}
+
+impl Keeper {
+    /// For the clients with these first halves of the ids of their traces.
+    pub(super) fn new(clients: HashMap<u64, u16>) -> Self {
+        Self {
+            clients,
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+            held: 0,
+            kept: HashSet::new(),
+            remembered: VecDeque::new(),
+            late: Vec::new(),
+            durations: Histogram::default(),
+            level: 0,
+            names: Names::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Chance keeps one trace of two to the power of this.
+    pub(super) fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// The name with this number.
+    pub(super) fn name(&self, number: u32) -> &str {
+        self.names.get(number)
+    }
+
+    /// Takes what a service exported.
+    pub(super) fn take(&mut self, export: &Export, now_ns: MonoNs) {
+        for resource in &export.resource_spans {
+            let service = resource.resource.as_ref().and_then(|it| it.service());
+            let service = self.names.number(service.unwrap_or(UNNAMED));
+            let spans = resource.scope_spans.iter().flat_map(|it| &it.spans);
+            for span in spans {
+                self.counts.received += 1;
+                self.take_span(service, span, now_ns);
+            }
+        }
+    }
+
+    fn take_span(&mut self, service: u32, wire: &WireSpan, now_ns: MonoNs) {
+        let Some((key, chance)) = halves(&wire.trace_id) else {
+            self.counts.damaged += 1;
+            return;
+        };
+        let Some(client) = self.clients.get(&key) else {
+            self.counts.foreign += 1;
+            return;
+        };
+        let request = (*client, unmix(key, chance));
+        let Some(span) = self.span(service, wire) else {
+            self.counts.damaged += 1;
+            return;
+        };
+        if self.kept.contains(&request) {
+            self.late.push((request, vec![span]));
+            return;
+        }
+        self.held += 1;
+        let order = &mut self.order;
+        let waiting = self.waiting.entry(request).or_insert_with(|| {
+            order.push_back((request, chance, now_ns));
+            Waiting {
+                spans: Vec::with_capacity(2),
+                touched_ns: now_ns,
+            }
+        });
+        waiting.spans.push(span);
+        waiting.touched_ns = now_ns;
+    }
+
+    fn span(&mut self, service: u32, wire: &WireSpan) -> Option<Span> {
+        let started_ns = i64::try_from(wire.start_time_unix_nano).ok()?;
+        let ended_ns = i64::try_from(wire.end_time_unix_nano).ok()?;
+        let id = wire.span_id.as_slice().try_into().map(u64::from_be_bytes);
+        let parent = wire.parent_span_id.as_slice().try_into();
+        (started_ns > 0 && started_ns <= ended_ns).then_some(())?;
+        Some(Span {
+            id: id.ok()?,
+            parent: parent.map_or(0, u64::from_be_bytes),
+            service,
+            name: self.names.number(&wire.name),
+            kind: u8::try_from(wire.kind).unwrap_or(0),
+            failed: wire.status.as_ref().is_some_and(|it| it.code == 2),
+            started_ns,
+            ended_ns,
+        })
+    }
+
+    /// Gives the traces to keep of those that have settled; with `all`, of every trace that waits.
+    pub(super) fn settled(&mut self, now_ns: MonoNs, all: bool) -> Vec<Trace> {
+        let mut found = std::mem::take(&mut self.late);
+        let slow_ns = self.durations.slowest(SLOWEST);
+        while let Some((request, chance, since_ns)) = self.order.front().copied() {
+            let early = self.held > WAITING_MOST;
+            if !all && !early && since_ns + SETTLE_NS > now_ns {
+                break;
+            }
+            self.order.pop_front();
+            let Some(waiting) = self.waiting.get(&request) else {
+                continue;
+            };
+            if !all && !early && waiting.touched_ns + SETTLE_NS > now_ns {
+                let since_ns = waiting.touched_ns;
+                self.order.push_back((request, chance, since_ns));
+                continue;
+            }
+            if early && waiting.touched_ns + SETTLE_NS > now_ns {
+                self.counts.early += waiting.spans.len() as u64;
+            }
+            let Some(waiting) = self.waiting.remove(&request) else {
+                continue;
+            };
+            self.held -= waiting.spans.len();
+            let lasted_ns = duration(&waiting.spans);
+            self.durations.add(lasted_ns);
+            let chosen = chance & ((1 << self.level) - 1) == 0;
+            if chosen || lasted_ns >= slow_ns {
+                self.keep(request);
+                found.push((request, waiting.spans));
+            }
+        }
+        for (_, spans) in &found {
+            self.counts.kept += spans.len() as u64;
+        }
+        while self.counts.kept > QUOTA + QUOTA / 2 * u64::from(self.level) {
+            self.level += 1;
+        }
+        found
+    }
+
+    fn keep(&mut self, request: Request) {
+        if self.remembered.len() >= REMEMBERED_MOST
+            && let Some(oldest) = self.remembered.pop_front()
+        {
+            self.kept.remove(&oldest);
+        }
+        self.kept.insert(request);
+        self.remembered.push_back(request);
+    }
+}
+
+/// The two halves of a trace's id.
+fn halves(id: &[u8]) -> Option<(u64, u64)> {
+    let id: [u8; 16] = id.try_into().ok()?;
+    let half = |from: usize| id[from..from + 8].try_into().map(u64::from_be_bytes).ok();
+    Some((half(0)?, half(8)?))
+}
+
+/// How long a trace lasted: from its first span's begin to its last one's end.
+fn duration(spans: &[Span]) -> u64 {
+    let first = spans.iter().map(|it| it.started_ns).min().unwrap_or(0);
+    let last = spans.iter().map(|it| it.ended_ns).max().unwrap_or(0);
+    last.abs_diff(first)
+}
+
+/// Counts of durations, each power of two in 32 parts.
+struct Histogram {
+    bins: Vec<u64>,
+    n: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            bins: vec![0; 64 << BITS],
+            n: 0,
+        }
+    }
+}
+
+impl Histogram {
+    fn add(&mut self, value: u64) {
+        self.bins[bin(value)] += 1;
+        self.n += 1;
+    }
+
+    /// The least value of the slowest one in `part`; 0 until there are that many.
+    fn slowest(&self, part: u64) -> u64 {
+        let mut left = self.n / part;
+        if left == 0 {
+            return 0;
+        }
+        for (place, count) in self.bins.iter().enumerate().rev() {
+            if *count >= left {
+                return least(place);
+            }
+            left -= count;
+        }
+        0
+    }
+}
+
+fn bin(value: u64) -> usize {
+    let value = value.max(1);
+    let power = value.ilog2();
+    let rest = if power >= BITS {
+        value >> (power - BITS)
+    } else {
+        value << (BITS - power)
+    };
+    let rest = usize::try_from(rest & ((1 << BITS) - 1)).unwrap_or(0);
+    ((power as usize) << BITS) + rest
+}
+
+/// The least value of a bin.
+fn least(place: usize) -> u64 {
+    let (power, rest) = (place >> BITS, place & ((1 << BITS) - 1));
+    let first = (1 << BITS) + rest as u64;
+    if power >= BITS as usize {
+        first << (power - BITS as usize)
+    } else {
+        first >> (BITS as usize - power)
+    }
+}
+
+/// Names, each held once.
+#[derive(Default)]
+struct Names {
+    all: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u32 {
+        let name = &name[..name.floor_char_boundary(NAME_BYTES)];
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let name = if self.all.len() >= NAMES_MOST {
+            OTHER
+        } else {
+            name
+        };
+        let next = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(name.to_owned()).or_insert(next);
+        if number == next {
+            self.all.push(name.to_owned());
+        }
+        number
+    }
+
+    fn get(&self, number: u32) -> &str {
+        self.all.get(number as usize).map_or(OTHER, String::as_str)
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

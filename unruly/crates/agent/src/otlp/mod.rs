@@ -1,0 +1,170 @@
+//! Receives the spans that services export, by OTLP over HTTP, while the run lasts.
+//!
+//! A request names its trace in its `traceparent`; the second half of a trace's id is a bijection of
+//! the request's number. So each span finds its request again, and no other process need be asked.
+
+mod keeper;
+mod message;
+mod server;
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use unruly_plan::Drive;
+use unruly_trace::{MonoNs, Table, TableSpool, monotonic};
+
+use crate::events::Events;
+use crate::ground::Ground;
+use crate::job::Job;
+use keeper::{Counts, Keeper, SETTLE_NS, Trace};
+
+const TICK: Duration = Duration::from_millis(500);
+/// Rows of a segment: what sealing one takes in memory.
+const SEGMENT_ROWS: u64 = 10_000;
+/// The event at the end, whose detail says how many spans became what.
+const COUNTED: &str = "spans received";
+const KINDS: [&str; 6] = ["", "internal", "server", "client", "producer", "consumer"];
+
+#[derive(Serialize)]
+struct Row<'a> {
+    cell: &'a str,
+    repeat: u16,
+    host: &'a str,
+    process: &'a str,
+    client: u16,
+    server: u16,
+    request: u64,
+    attempt: u8,
+    layer: &'a str,
+    started_ns: i64,
+    ended_ns: i64,
+    /// The bits of the id.
+    span_id: i64,
+    parent_id: Option<i64>,
+    service: &'a str,
+    kind: Option<&'a str>,
+    failed: bool,
+}
+
+pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Result<()> {
+    let Ground {
+        job, inbox, clock, ..
+    } = ground;
+    let address = drive.spans().context(
+        "drive.spans: missing; wanted an address; hint: this is a defect, please report it",
+    )?;
+    let listener = TcpListener::bind(address).with_context(|| {
+        format!(
+            "drive.spans: cannot listen on {address}; hint: choose another port, and tell the \
+             services in OTEL_EXPORTER_OTLP_ENDPOINT"
+        )
+    })?;
+    let own = listener.local_addr()?;
+    let clients = 0..drive.processes;
+    let clients = clients.map(|client| (crate::drive::trace_key_of(job, client), client));
+    let keeper = Arc::new(Mutex::new(Keeper::new(clients.collect::<HashMap<_, _>>())));
+    server::serve(listener, Arc::clone(&keeper))?;
+    crate::role::say_ready(Some(own), clock);
+    if inbox.peers()?.is_none() || inbox.start()?.is_none() {
+        crate::client::say_done(None);
+        return Ok(());
+    }
+    crate::control::report(&crate::control::Report::Drained);
+    let mut writer = Writer::new(ground);
+    let mut until_ns: Option<MonoNs> = None;
+    loop {
+        // Exporters let the last spans wait for some seconds.
+        if until_ns.is_none() && inbox.stopped_within(TICK) {
+            until_ns = Some(monotonic() + SETTLE_NS);
+        } else if until_ns.is_some() {
+            std::thread::sleep(TICK);
+        }
+        let over = until_ns.is_some_and(|it| monotonic() >= it);
+        writer.write(&keeper, over)?;
+        if over {
+            break;
+        }
+    }
+    let keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
+    events.now(COUNTED, Some(&told(keeper.counts, keeper.level())), clock);
+    drop(keeper);
+    writer.spool.seal()?;
+    crate::client::say_done(None);
+    Ok(())
+}
+
+fn told(counts: Counts, level: u32) -> String {
+    let Counts {
+        received,
+        kept,
+        foreign,
+        damaged,
+        early,
+    } = counts;
+    format!(
+        "received {received}, kept {kept}, foreign {foreign}, damaged {damaged}, early {early}, \
+         level {level}"
+    )
+}
+
+/// Writes rows of `spans`.
+struct Writer<'a> {
+    job: &'a Job,
+    spool: TableSpool,
+    rows: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn new(ground: Ground<'a>) -> Self {
+        let Ground { job, directory, .. } = ground;
+        Self {
+            job,
+            spool: TableSpool::new(Table::Spans, directory, &job.stem(), job.meta()),
+            rows: 0,
+        }
+    }
+
+    /// Writes the traces that are to be kept.
+    fn write(&mut self, keeper: &Mutex<Keeper>, all: bool) -> Result<()> {
+        let lock = || keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = lock().settled(monotonic(), all);
+        for trace in &settled {
+            // the lock is held for the names of one trace at a time: spans go on coming
+            self.write_trace(&lock(), trace)?;
+        }
+        Ok(())
+    }
+
+    fn write_trace(&mut self, keeper: &Keeper, ((client, request), spans): &Trace) -> Result<()> {
+        for span in spans {
+            let kind = KINDS.get(usize::from(span.kind)).copied();
+            self.spool.append(&Row {
+                cell: self.job.cell_name(),
+                repeat: self.job.repeat,
+                host: &self.job.host,
+                process: &self.job.name,
+                client: *client,
+                server: 0,
+                request: *request,
+                attempt: 0,
+                layer: keeper.name(span.name),
+                started_ns: span.started_ns,
+                ended_ns: span.ended_ns,
+                span_id: span.id.cast_signed(),
+                parent_id: (span.parent != 0).then_some(span.parent.cast_signed()),
+                service: keeper.name(span.service),
+                kind: kind.filter(|it| !it.is_empty()),
+                failed: span.failed,
+            })?;
+            self.rows += 1;
+            if self.rows.is_multiple_of(SEGMENT_ROWS) {
+                self.spool.seal()?;
+            }
+        }
+        Ok(())
+    }
+}

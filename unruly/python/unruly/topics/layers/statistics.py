@@ -1,0 +1,313 @@
+"""Which layer took the extra time of slow requests, from the spans that services exported.
+
+A slow request is one beyond the p99 of its (cell, op). Its extra time in a layer is the layer's own
+time in it, less the median of that layer over usual requests. The request belongs to the layer that
+has most of its extra time. The method in full: unruly/docs/methods/layers.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+
+from unruly.base.trace_ids import keys_of, second_halves
+from unruly.stats import share_interval
+from unruly.tables import fetch, inline
+from unruly.tables import layers as layer_tables
+from unruly.tables.causes import cut
+from unruly.tables.spans import REQUEST
+from unruly.topics.layers.model import Blame, Layer, Layers, Received
+from unruly.topics.layers.selves import NOBODY, covered, depths, self_times, with_parents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unruly.base.context import Context
+    from unruly.base.operation import CellSummary
+    from unruly.topics.layers.model import RoleName
+
+COUNTED: Final = "spans received"
+SLOW_MOST: Final = 5_000
+USUAL_MOST: Final = 10_000
+"""Both over all (cell, op) together."""
+SLOW_LEAST: Final = 5
+USUAL_LEAST: Final = 20
+"""Fewer do not say what is usual."""
+LAYERS_MOST: Final = 30
+"""Layers that a (cell, op) reports."""
+BLOCKS: Final = 30
+OUTSIDE: Final = ("", "", "outside")
+SLOWEST_SPANS: Final = 60
+SLOWEST_COLUMNS: Final = ["service", "layer", "role", "started_ns", "ended_ns", "depth"]
+_LAYER: Final = ["service", "layer", "role"]
+_COUNT: Final = re.compile(r"(\w+) (\d+)")
+
+
+def has_layers(context: Context) -> bool:
+    """Return whether somebody exported spans, or was to do so."""
+    if context.empty or context.run.watched:
+        return False
+    return _has_spans(context) or _received(context) is not None
+
+
+def _has_spans(context: Context) -> bool:
+    if context.run.segments.get("spans", 0) == 0:
+        return False
+    own = layer_tables.of_services(context.run.spans)
+    return bool(len(fetch(own.limit(1).select("layer"))))
+
+
+def _received(context: Context) -> Received | None:
+    """What became of the spans of a run, over all of its trials."""
+    events = context.run.events
+    told = fetch(events.filter(events.kind == COUNTED).select("detail"))["detail"]
+    counts = [
+        {name: int(value) for name, value in _COUNT.findall(str(it))} for it in told
+    ]  # fmt: skip
+    names = ("received", "kept", "foreign", "damaged", "early")
+    if not counts:
+        return None
+    sums = {name: sum(it.get(name, 0) for it in counts) for name in names}
+    return Received(**sums, level=max(it.get("level", 0) for it in counts))
+
+
+def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
+    """Look for the layers that made requests slow.
+
+    Parameters
+    ----------
+    context : Context
+        The run.
+    summaries : sequence of CellSummary
+        Their p99 of the response time is the limit beyond which a request is slow.
+    """
+    context.progress("layers")
+    limits = {
+        (it.cell, it.op): float(it.p99)
+        for it in summaries
+        if it.latency == "response" and it.op != "*" and it.kept == "rows" and it.p99 is not None
+    }
+    received = _received(context)
+    nothing = pd.DataFrame(columns=SLOWEST_COLUMNS)
+    if not limits or not _has_spans(context):
+        return Layers((), received, nothing)
+    counts, requests = _requests(context, limits, received)
+    spans = _spans(context, requests)
+    rows = []
+    for (cell, op), limit in sorted(limits.items()):
+        own = requests[(requests["cell"] == cell) & (requests["op"] == op)]
+        rows.append(_blame((cell, op), limit, counts.get((cell, op), (0, 0)), own, spans))
+    late = requests[requests["slow"]]
+    if late.empty:
+        return Layers(tuple(rows), received, nothing)
+    row = late.loc[late["response"].idxmax()]
+    return Layers(tuple(rows), received, _slowest(row, spans), float(row["response"]))
+
+
+def _requests(
+    context: Context, limits: dict[tuple[str, str], float], received: Received | None
+) -> tuple[dict[tuple[str, str], tuple[int, int]], pd.DataFrame]:
+    """How many are slow, how many of these have spans, and a sample of those with spans.
+
+    The sample has slow requests and usual ones, numbered.
+    """
+    table = inline([{"cell": c, "op": o, "limit_ns": it} for (c, o), it in limits.items()])
+    counted = fetch(layer_tables.slow_counts(context.rows, table))
+    slow = {(str(c), str(o)): int(n) for c, o, n in counted.itertuples(index=False)}
+    traced = layer_tables.traced(context.run.spans, context.rows, table)
+    sizes = fetch(layer_tables.traced_counts(traced))
+    # of those that chance did not choose at the end of the run none is usual
+    spare = 1 << (received.level if received else 0)
+    wanted = spare * USUAL_MOST / len(limits)
+    cuts = [
+        {"cell": str(c), "op": str(o), "cut": cut(wanted, int(n))}
+        for c, o, n, _ in sizes.itertuples(index=False)
+    ]
+    with_spans = {(str(c), str(o)): int(n) for c, o, _, n in sizes.itertuples(index=False)}
+    counts = {key: (n, with_spans.get(key, 0)) for key, n in slow.items()}
+    if not cuts:
+        return counts, pd.DataFrame(columns=[*REQUEST, "op", "slow", "number"])
+    found = fetch(layer_tables.picked(traced, inline(cuts)))
+    usual = _chosen(context, found, received) if received else np.ones(len(found), bool)
+    place = found.groupby(["cell", "op", "slow"]).cumcount()
+    kept = found["slow"] & (place < max(1, SLOW_MOST // len(limits)))
+    found = found[kept | (usual & ~found["slow"])].assign(usual=usual)
+    return counts, found.reset_index(drop=True).rename_axis("number").reset_index()
+
+
+def _chosen(context: Context, rows: pd.DataFrame, received: Received) -> NDArray[np.bool_]:
+    """Return which requests chance chose, so that they stand for all: not those kept as slow."""
+    keys = keys_of(context)
+    chosen = np.zeros(len(rows), bool)
+    mask = np.uint64((1 << received.level) - 1)
+    places = rows.groupby(["cell", "repeat", "client"]).indices
+    for (cell, repeat, client), at in places.items():
+        key = keys.get((str(cell), int(repeat), int(client)))
+        if key is not None:
+            numbers = rows["request"].to_numpy(dtype=np.uint64)[at]
+            chosen[at] = (second_halves(key, numbers) & mask) == 0
+    return chosen
+
+
+def _spans(context: Context, requests: pd.DataFrame) -> pd.DataFrame:
+    """The spans of these requests, each with the place of the one above, its own time and role."""
+    spans = fetch(layer_tables.spans_of(context.run.spans, inline(requests[[*REQUEST, "number"]])))
+    spans = with_parents(spans)
+    spans = spans.assign(self_ns=self_times(spans))
+    return spans.assign(role=_roles(spans))
+
+
+def _roles(spans: pd.DataFrame) -> NDArray[np.object_]:
+    """Whose the own time of each span is.
+
+    A call whose service has spans took itself only the time between the two. Layers have one role:
+    of one call in a hundred the span of the service may be lost.
+    """
+    above = spans["above"].to_numpy(dtype=np.int64)
+    service = pd.factorize(spans["service"])[0]
+    has_parent = np.flatnonzero(above != NOBODY)
+    crosses = service[has_parent] != service[above[has_parent]]
+    answered = np.zeros(len(spans), bool)
+    answered[above[has_parent[crosses]]] = True
+    calls = spans["kind"].isin(["client", "producer"]).to_numpy()
+    names = [spans["service"], spans["layer"]]
+    often = pd.Series(answered).groupby(names).transform("mean").to_numpy() >= 0.5
+    return np.where(calls, np.where(often, "between", "call"), "own").astype(object)
+
+
+def _blame(
+    key: tuple[str, str],
+    limit: float,
+    counts: tuple[int, int],
+    requests: pd.DataFrame,
+    spans: pd.DataFrame,
+) -> Blame:
+    """Give each slow request of one (cell, op) to the layer that has most of its extra time."""
+    late = requests[requests["slow"]]
+    usual = requests[~requests["slow"]]
+    middle = float(usual["response"].median()) if len(usual) else None
+    why = _too_few(*counts, len(usual))
+    if why is not None:
+        return Blame(*key, limit, *counts, len(late), len(usual), middle, (), {"layers": why})
+    own = spans[spans["number"].isin(requests["number"])]
+    times = _times(own, requests)
+    is_late = times["number"].isin(late["number"])
+    medians = _medians(times[~is_late], len(usual))
+    counted = times[is_late].merge(medians, on=_LAYER, how="left").fillna({"usual_ns": 0.0})
+    counted["extra"] = (counted["self_ns"] - counted["usual_ns"]).clip(lower=0.0)
+    longest = counted.loc[counted.groupby("number")["extra"].idxmax()]
+    owners = longest[longest["extra"] > 0].set_index("number")
+    found = _layers(counted, times[~is_late], owners, late, len(usual))
+    return Blame(*key, limit, *counts, len(late), len(usual), middle, found)
+
+
+def _too_few(slow: int, traced: int, usual: int) -> str | None:
+    if slow < SLOW_LEAST:
+        return f"{slow} requests were slower than the p99; {SLOW_LEAST} are needed"
+    if traced < SLOW_LEAST:
+        return f"{traced} of the {slow} slow requests have spans; {SLOW_LEAST} are needed"
+    if usual < USUAL_LEAST:
+        return f"{usual} usual requests have spans; {USUAL_LEAST} are needed"
+    return None
+
+
+def _times(spans: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
+    """The own time of each layer in each request: number, service, layer, role, self_ns, calls."""
+    grouped = spans.groupby(["number", *_LAYER], sort=True)["self_ns"]
+    times = grouped.agg(self_ns="sum", calls="size").reset_index()
+    return pd.concat([times, _outside(spans, requests)], ignore_index=True)
+
+
+def _outside(spans: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
+    """The time of each request in which no span was open, by the spans that have no parent."""
+    roots = spans[spans["above"] == NOBODY]
+    place = pd.Series(np.arange(len(requests)), index=requests["number"].to_numpy())
+    parent = place[roots["number"].to_numpy()].to_numpy(dtype=np.int64)
+    began = requests["intended_ns"].to_numpy(dtype=np.int64)
+    lasted = requests["response"].to_numpy(dtype=np.float64).astype(np.int64)
+    taken = covered(
+        parent,
+        (roots["started_ns"].to_numpy(np.int64), roots["ended_ns"].to_numpy(np.int64)),
+        (began[parent], (began + lasted)[parent]),
+        np.ones(len(roots), bool),
+        len(requests),
+    )
+    service, layer, role = OUTSIDE
+    return pd.DataFrame(
+        {
+            "number": requests["number"].to_numpy(), "service": service, "layer": layer,
+            "role": role, "self_ns": np.maximum(lasted - taken, 0).astype(float), "calls": 0,
+        }
+    )  # fmt: skip
+
+
+def _medians(times: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Return the median own time of each layer over `n` requests; one without it counts as 0."""
+
+    def middle(values: pd.Series[float]) -> float:
+        present = np.sort(values.to_numpy(dtype=np.float64))
+        zeros = n - len(present)
+        low, high = (n - 1) // 2 - zeros, n // 2 - zeros
+        return float(sum(present[it] if it >= 0 else 0.0 for it in (low, high)) / 2)
+
+    found = times.groupby(_LAYER, sort=True)["self_ns"].agg(middle)
+    return found.rename("usual_ns").reset_index()
+
+
+def _layers(
+    late_times: pd.DataFrame,
+    usual_times: pd.DataFrame,
+    owners: pd.DataFrame,
+    late: pd.DataFrame,
+    usual: int,
+) -> tuple[Layer, ...]:
+    begins = late["intended_ns"].to_numpy(dtype=np.int64)
+    length = max(1, int(begins.max()) - int(begins.min()) + 1)
+    blocks = pd.Series((begins - begins.min()) * BLOCKS // length, index=late["number"].to_numpy())
+    totals = np.bincount(blocks, minlength=BLOCKS)
+    usual_calls = usual_times.groupby(_LAYER)["calls"].sum()
+    found = []
+    for (service, name, role), own in late_times.groupby(_LAYER, sort=True):
+        layer = (str(service), str(name), str(role))
+        mine = owners[(owners[_LAYER] == list(layer)).all(axis=1)].index
+        hits = np.bincount(blocks[mine].to_numpy(dtype=np.int64), minlength=BLOCKS)
+        found.append(
+            Layer(
+                layer[0],
+                layer[1],
+                _role(layer[2]),
+                share_interval(hits, totals),
+                len(mine),
+                float(own["usual_ns"].iloc[0]),
+                float(own["self_ns"].sum()) / len(late),
+                float(usual_calls.get(layer, 0)) / usual,
+                float(own["calls"].sum()) / len(late),
+            )
+        )
+    found.sort(key=lambda it: (-it.requests, -(it.slow_ns - it.usual_ns)))
+    return tuple(found[:LAYERS_MOST])
+
+
+def _role(word: str) -> RoleName:
+    roles: dict[str, RoleName] = {
+        "own": "own", "call": "call", "between": "between", "outside": "outside",
+    }  # fmt: skip
+    return roles[word]
+
+
+def _slowest(row: pd.Series[Any], spans: pd.DataFrame) -> pd.DataFrame:
+    """The spans of a request: the longest of them, in the order in which they began."""
+    own = spans[spans["number"] == row["number"]].reset_index(drop=True)
+    # places of the whole frame are none of this part
+    own = with_parents(own.drop(columns="above"))
+    own = own.assign(depth=depths(own), lasted=own["ended_ns"] - own["started_ns"])
+    own = own.nlargest(SLOWEST_SPANS, "lasted").sort_values(["started_ns", "depth"])
+    since = int(row["intended_ns"])
+    return own.assign(started_ns=own["started_ns"] - since, ended_ns=own["ended_ns"] - since)[
+        SLOWEST_COLUMNS
+    ].reset_index(drop=True)
