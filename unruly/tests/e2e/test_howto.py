@@ -20,7 +20,8 @@ from grpc_house import ITEM_PROTO, PROTO, Shop, grpc_server
 from house import PROGRAMS, REPOSITORY, call, need_root, wait_for
 from llm_house import Model, llm
 from message_house import lines, name_server
-from redis_house import redis_server
+from redis_house import free_port, redis_server
+from spans_house import traced_shop
 from sql_house import ACCOUNTS, PASSWORD, postgres
 from users_house import shop
 
@@ -153,6 +154,16 @@ def watched(folder: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def traced(_: Path) -> Iterator[Setting]:
+    """Two services that export spans, where the page has one."""
+    port = free_port(HOST)
+    with traced_shop(port, front="pool") as url:
+        place = url.removeprefix("http://").removesuffix("/view")
+        longer = {r"-d 60s\b": "-d 8s", "localhost:8080": place}
+        yield {**longer, "127.0.0.1:4318": f"{HOST}:{port}"}, {}
+
+
+@contextmanager
 def slow_node(folder: Path) -> Iterator[Setting]:
     """Two Redis servers, and a matrix of seven nodes with a slow one."""
     need_root("a CPU quota")
@@ -217,6 +228,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "sql.md": bank,
     "messages.md": messages,
     "watch.md": watched,
+    "spans.md": traced,
     "find-the-slow-node.md": slow_node,
     "write-a-plan.md": redis,
     "gate.md": a_run,
@@ -248,6 +260,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "sql.md",
         "messages.md",
         "watch.md",
+        "spans.md",
         "find-the-slow-node.md",
         "write-a-plan.md",
     }

@@ -7,21 +7,15 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from house import REPOSITORY, UNRULY, Measured, call, wait_for
+from house import UNRULY, Measured, call, wait_for
 from redis_house import free_port
+from spans_house import listens, traced_shop
 from test_https import drive
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 HOST = "127.0.0.1"
-PYTHON = REPOSITORY / "target" / "opentelemetry" / "bin" / "python"
-SHOP = Path(__file__).parent / "traced_shop.py"
 LAYERS = {
     ("front", "GET /view", "own"),
     ("front", "pool.get", "own"),
@@ -33,37 +27,9 @@ LAYERS = {
 }
 
 
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
-
-
-@contextmanager
-def shop(spans: int, front: str = "", stock: str = "") -> Iterator[str]:
-    """The two services, which export their spans to a port; each with its trouble."""
-    ports = free_port(HOST), free_port(HOST)
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{HOST}:{spans}", "OTEL_LOG_LEVEL": "error"}
-    roles = (
-        ["stock", str(ports[1]), *([stock] if stock else [])],
-        ["front", str(ports[0]), str(ports[1]), *([front] if front else [])],
-    )
-    with ExitStack() as stack:
-        for words in roles:
-            process = subprocess.Popen(
-                [PYTHON, SHOP, *words],
-                env=env,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-        wait_for(lambda: all(map(listens, ports)), "the shop")
-        yield f"http://{HOST}:{ports[0]}/view"
-
-
 def measured(folder: Path, front: str = "", stock: str = "") -> Measured:
     port = free_port(HOST)
-    with shop(port, front, stock) as url:
+    with traced_shop(port, front, stock) as url:
         flags = ["--spans", f"{HOST}:{port}", "-r", "100", "-c", "8", "-d", "12s"]
         return drive(folder, url, *flags)
 
@@ -129,7 +95,7 @@ def test_nothing_is_blamed_where_nothing_is_wrong_and_the_parts_are_the_whole(
 
 
 def test_where_no_service_exports_spans_the_next_step_is_said(tmp_path: Path) -> None:
-    with shop(free_port(HOST)) as url:
+    with traced_shop(free_port(HOST)) as url:
         flags = ["--spans", f"{HOST}:{free_port(HOST)}", "-n", "20"]
         run = drive(tmp_path, url, *flags)
     (finding,) = [it for it in run.verdict()["findings"] if it["code"] == "spans-missing"]
@@ -137,7 +103,7 @@ def test_where_no_service_exports_spans_the_next_step_is_said(tmp_path: Path) ->
 
 
 def test_a_port_that_is_in_use_is_an_error_with_the_next_step(tmp_path: Path) -> None:
-    with socket.socket() as taken, shop(1) as url:
+    with socket.socket() as taken, traced_shop(1) as url:
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
@@ -162,7 +128,7 @@ def test_what_is_no_span_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
     port = free_port(HOST)
     foreign = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "x", "startTimeUnixNano": "5"}
     message = {"resourceSpans": [{"scopeSpans": [{"spans": [{**foreign, "endTimeUnixNano": 9}]}]}]}
-    with shop(1) as url:
+    with traced_shop(1) as url:
         words = [UNRULY, "drive", url, "--spans", f"{HOST}:{port}", "-r", "20", "-d", "6s"]
         words += ["-w", "0s", "-q", "-o", tmp_path / "out"]
         load = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

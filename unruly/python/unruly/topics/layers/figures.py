@@ -15,7 +15,7 @@ from unruly.topics.layers.model import layers_of
 if TYPE_CHECKING:
     from unruly.drawing.document import Spec
     from unruly.drawing.view import View
-    from unruly.topics.layers.model import Blame, Layer
+    from unruly.topics.layers.model import Blame, ServiceLayer
 
 MOST_PANELS: Final = 4
 BAR_HEIGHT: Final = 34
@@ -70,7 +70,7 @@ def usual_and_slow(view: View) -> Figure | None:
     )
 
 
-def _told(it: Layer) -> str:
+def _told(it: ServiceLayer) -> str:
     return f"{it.label} {format.duration(it.usual_ns)}, slow {format.duration(it.slow_ns)}"
 
 

@@ -18,7 +18,7 @@ RoleName = Literal["own", "call", "between", "outside"]
 
 
 @dataclass(frozen=True)
-class Layer:
+class ServiceLayer:
     """One kind of span, and the time of requests that it took itself.
 
     The time of a span itself is its length without the time of the spans below it. ``share`` is the
@@ -61,7 +61,7 @@ class Blame:
     looked_at: Count
     usual: Count
     usual_ns: float | None
-    layers: tuple[Layer, ...]
+    layers: tuple[ServiceLayer, ...]
     absent: Absent = field(default_factory=dict)
 
 

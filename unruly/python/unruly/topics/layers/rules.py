@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
-    from unruly.topics.layers.model import Blame, Layer, RoleName
+    from unruly.topics.layers.model import Blame, RoleName, ServiceLayer
 
 SHARE_LEAST: Final = 0.5
 EXTRA_LEAST: Final = 0.5
@@ -65,7 +65,7 @@ def slow_layers(analysis: Analysis) -> Iterator[Finding]:
         yield _slow_layer(row, layer)
 
 
-def _slow_layer(row: Blame, layer: Layer) -> Finding:
+def _slow_layer(row: Blame, layer: ServiceLayer) -> Finding:
     share = layer.share
     place = PLACES[layer.role].format(label=layer.label, service=layer.service, name=layer.name)
     return Finding(
@@ -143,7 +143,7 @@ def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
-def _is_repeated(it: Layer) -> bool:
+def _is_repeated(it: ServiceLayer) -> bool:
     more = it.slow_calls - it.usual_calls
     return it.slow_calls >= CALLS_FACTOR * it.usual_calls and more >= CALLS_LEAST
 

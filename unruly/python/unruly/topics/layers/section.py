@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unruly.drawing.document import Table
     from unruly.drawing.view import View
     from unruly.stats import Interval
-    from unruly.topics.layers.model import Layer, RoleName
+    from unruly.topics.layers.model import RoleName, ServiceLayer
 
 ROLES: Final[dict[RoleName, str]] = {
     "own": "its own work",
@@ -47,7 +47,7 @@ def layers(view: View) -> Table | None:
     return table(columns, body[:MOST_ROWS], title, NOTE + cut(body, "layers"))
 
 
-def _row(it: Layer) -> list[Datum]:
+def _row(it: ServiceLayer) -> list[Datum]:
     return [
         text(it.label),
         text(ROLES[it.role]),

@@ -19,7 +19,7 @@ from unruly.tables import fetch, inline
 from unruly.tables import layers as layer_tables
 from unruly.tables.causes import cut
 from unruly.tables.spans import REQUEST
-from unruly.topics.layers.model import Blame, Layer, Layers, Received
+from unruly.topics.layers.model import Blame, Layers, Received, ServiceLayer
 from unruly.topics.layers.selves import NOBODY, covered, depths, self_times, with_parents
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def _layers(
     owners: pd.DataFrame,
     late: pd.DataFrame,
     usual: int,
-) -> tuple[Layer, ...]:
+) -> tuple[ServiceLayer, ...]:
     begins = late["intended_ns"].to_numpy(dtype=np.int64)
     length = max(1, int(begins.max()) - int(begins.min()) + 1)
     blocks = pd.Series((begins - begins.min()) * BLOCKS // length, index=late["number"].to_numpy())
@@ -277,7 +277,7 @@ def _layers(
         mine = owners[(owners[_LAYER] == list(layer)).all(axis=1)].index
         hits = np.bincount(blocks[mine].to_numpy(dtype=np.int64), minlength=BLOCKS)
         found.append(
-            Layer(
+            ServiceLayer(
                 layer[0],
                 layer[1],
                 _role(layer[2]),
