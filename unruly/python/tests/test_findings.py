@@ -13,6 +13,7 @@ import pytest
 import unruly
 from changed import with_topics
 from explained import assert_like_its_example, is_in_summary, paths
+from test_layers import RAISED_BY_SPANS
 from test_parts import RAISED_BY_PARTS
 from test_runtimes import RAISED_BY_RUNTIMES
 from test_streams import RAISED_BY_STREAMS
@@ -261,7 +262,7 @@ def test_a_finding_that_its_rule_does_not_declare_is_refused(clean):
 
 def test_every_code_is_raised_by_a_run():
     elsewhere = set(RAISED_BY_STREAMS) | RAISED_BY_RUNTIMES | RAISED_BY_PARTS
-    elsewhere |= RAISED_BY_TAPS
+    elsewhere |= RAISED_BY_TAPS | RAISED_BY_SPANS
     assert set(CODES) - set(RAISED) - elsewhere == {"slow-columns"}
 
 

@@ -134,6 +134,68 @@ ZIPKIN = json.dumps(
     ]
 )  # fmt: skip
 
+JAEGER = json.dumps(
+    {
+        "data": [
+            {
+                "traceID": "t",
+                "processes": {"p1": {"serviceName": "front"}, "p2": {"serviceName": "store"}},
+                "spans": [
+                    {"traceID": "t", "spanID": "a", "operationName": "get /", "references": [],
+                     "startTime": 1_000_000, "duration": 900, "processID": "p1",
+                     "tags": [{"key": "span.kind", "type": "string", "value": "server"}]},
+                    {"traceID": "t", "spanID": "b", "operationName": "query",
+                     "references": [{"refType": "CHILD_OF", "traceID": "t", "spanID": "a"}],
+                     "startTime": 1_000_100, "duration": 500, "processID": "p1",
+                     "tags": [{"key": "span.kind", "type": "string", "value": "client"},
+                              {"key": "http.status_code", "type": "int64", "value": 503}]},
+                    {"traceID": "t", "spanID": "c", "operationName": "query",
+                     "references": [{"refType": "CHILD_OF", "traceID": "t", "spanID": "b"}],
+                     "startTime": 900_200, "duration": 300, "processID": "p2",
+                     "tags": [{"key": "span.kind", "type": "string", "value": "server"},
+                              {"key": "error", "type": "bool", "value": True}]},
+                    {"traceID": "t", "spanID": "d", "operationName": "parse",
+                     "references": [{"refType": "CHILD_OF", "traceID": "t", "spanID": "c"}],
+                     "startTime": 900_210, "duration": 0, "processID": "p2", "tags": []},
+                ],
+            }
+        ]
+    }
+)  # fmt: skip
+
+
+def _otlp_span(name, span, parent, kind, start_us, duration_us, **more):
+    start = start_us * 1_000
+    times = {"startTimeUnixNano": str(start), "endTimeUnixNano": str(start + duration_us * 1_000)}
+    return {"traceId": "t", "spanId": span, "parentSpanId": parent, "name": name, "kind": kind,
+            **times, **more}  # fmt: skip
+
+
+def _otlp(service, *spans):
+    name = {"key": "service.name", "value": {"stringValue": service}}
+    secret = {"key": "process.command_line", "value": {"stringValue": "run --password=s3cr3t"}}
+    return {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": [secret, name]},
+                "scopeSpans": [{"scope": {}, "spans": list(spans)}],
+            }
+        ]
+    }
+
+
+CODE_503 = [{"key": "http.response.status_code", "value": {"intValue": "503"}}]
+OTLP = "\n".join(
+    json.dumps(it)
+    for it in (
+        _otlp("front", _otlp_span("get /", "a", "", 2, 1_000_000, 900),
+              _otlp_span("query", "b", "a", 3, 1_000_100, 500, attributes=CODE_503)),
+        _otlp("store", _otlp_span("query", "c", "b", "SPAN_KIND_SERVER", 900_200, 300,
+                                  status={"code": 2}),
+              _otlp_span("parse", "d", "c", 1, 900_210, 0)),
+    )
+)  # fmt: skip
+
 SAMPLES = {
     "vegeta-csv": VEGETA_CSV,
     "vegeta-json": VEGETA_JSON,
@@ -148,6 +210,8 @@ SAMPLES = {
     "sockperf": SOCKPERF,
     "matrix": MATRIX,
     "zipkin": ZIPKIN,
+    "jaeger": JAEGER,
+    "otlp": OTLP,
     "csv": "t;wert_ms\n1;2,5\n",
 }
 
@@ -374,15 +438,63 @@ def test_zipkin_ties_the_halves_of_a_call_and_leaves_clocks_apart(bring):
         ("store query", "ok", 1_000_100 * US, 900_200 * US, 900_500 * US, 1),
         ("memcache cache", "timeout", 1_000_700 * US, None, None, 2),
     ]
-    assert made.rows("request, layer, started_ns, ended_ns - started_ns", "spans") == [
-        (1, "store query", 900_200 * US, 300 * US),
-        (1, "store parse", 900_210 * US, 10 * US),
+    columns = "request, service, layer, kind, failed, started_ns, ended_ns - started_ns"
+    assert made.rows(columns, "spans") == [
+        (0, "front", "query", "client", False, 1_000_100 * US, 500 * US),
+        (1, "store", "query", "server", False, 900_200 * US, 300 * US),
+        (1, "store", "parse", None, False, 900_210 * US, 10 * US),
+        (0, "front", "cache", "client", True, 1_000_700 * US, 50 * US),
     ]
+    # of a call its service's half is the first span, and the spans of that service are below it
+    assert made.rows("span_id, parent_id", "spans", "request = 1") == [(11, 10), (12, 11)]
     names = {(it["kind"], it["name"]) for it in made.manifest["processes"]}
     assert names == {
         ("drive", "outside"), ("drive", "front"), ("service", "front"), ("service", "store"),
         ("service", "memcache"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [JAEGER, OTLP], ids=["jaeger", "otlp"])
+def test_traces_of_jaeger_and_otlp_have_the_calls_and_their_parts(bring, text):
+    made = bring(text)
+    assert made.rows("op, status, sent_ns, server_received_ns, server_sent_ns, request") == [
+        ("front get /", "ok", 1_000_000 * US, None, None, 0),
+        ("store query", "error:503", 1_000_100 * US, 900_200 * US, 900_500 * US, 1),
+    ]
+    columns = "request, service, layer, kind, failed, span_id, parent_id, started_ns"
+    found = made.rows(columns, "spans")
+    internal = "internal" if text is OTLP else None
+    assert found == [
+        (0, "front", "query", "client", False, 11, 10, 1_000_100 * US),
+        (1, "store", "query", "server", True, 12, 11, 900_200 * US),
+        (1, "store", "parse", internal, False, 13, 12, 900_210 * US),
+    ]
+    for file in made.path.rglob("*"):
+        assert not file.is_file() or b"s3cr3t" not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "times", [("5", "4"), ("0", "9"), ("x", "9"), (None, "9"), ("1e9", "9"), ("9" * 30, "9" * 31)]
+)
+def test_a_span_of_otlp_without_a_time_is_refused(bring, times):
+    spans = [_otlp_span("get", f"{it:x}", "", 2, 1_000 + it, 5) for it in range(1, 300)]
+    spans[7] |= {"startTimeUnixNano": times[0], "endTimeUnixNano": times[1]}
+    made = bring(json.dumps(_otlp("front", *spans)))
+    assert made.file["refused"] == 1
+    assert made.rows("count(*)")[0][0] == 298
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"data": 5, "traceID": "spanID", "operationName": 1}',
+        '{"data": [5, {"spans": [7], "processes": 3}], "traceID": "spanID", "operationName": 1}',
+        '{"resourceSpans": [{"scopeSpans": [{"spans": [7, {}]}], "resource": 3}, 9]}',
+    ],
+)
+def test_traces_of_another_shape_are_no_traceback(bring, text):
+    with pytest.raises(IngestError):
+        bring(text)
 
 
 @pytest.mark.parametrize("shape", ["lines", "traces", "pretty"])
@@ -515,7 +627,7 @@ def test_a_damaged_file_is_read_or_refused_and_never_a_traceback(tmp_path_factor
 
 
 def test_traces_that_interleave_too_long_are_taken_as_they_are(bring, monkeypatch):
-    monkeypatch.setattr("unruly.ingest.zipkin.HELD_MAX", 3)
+    monkeypatch.setattr("unruly.ingest.spans.HELD_MAX", 3)
     made = bring(ZIPKIN)
     assert made.rows("count(*)")[0][0] >= 3
     assert made.file["lines"] == 5

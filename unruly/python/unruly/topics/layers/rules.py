@@ -151,7 +151,7 @@ def _is_repeated(it: ServiceLayer) -> bool:
 def untraced(analysis: Analysis) -> Iterator[Finding]:
     """Spans of the slow requests are missing.
 
-    Example: no service exported spans: none came to the run
+    Example: 40 % of the slow “view” requests have no spans
 
     Raised: The run was to receive spans, and none of its requests has any. Or
     {UNTRACED_LEAST:percent} or more of the slow requests of an operation have none.
@@ -168,34 +168,42 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
     found = layers_of(analysis)
     if found is None:
         return
-    advice = (
-        "Start each service with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 and "
-        "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf."
-    )
     received = found.received
     if received is not None and not received.kept:
-        came = f"{count(received.received)} spans came"
-        why = f"{count(received.foreign)} were of other traces" if received.foreign else "none"
-        yield Finding(
-            "spans-missing", "trust", "informs", 30,
-            "no service exported spans of these requests",
-            f"{came}, {why}." if received.received else "No span came to the run.",
-            {"received": received.received, "foreign": received.foreign}, advice,
-        )  # fmt: skip
+        told = "No span came to the run."
+        if received.received:
+            told = (
+                f"{count(received.received)} spans came to the run; {count(received.foreign)} were "
+                "of other traces."
+            )
+        evidence = {"received": received.received, "foreign": received.foreign}
+        yield _missing("no service exported spans of these requests", told, evidence)
         return
     for row in found.rows:
         without = row.slow - row.traced
         share = without / row.slow if row.slow else 0.0
         if share < UNTRACED_LEAST:
             continue
-        yield Finding(
-            "spans-missing", "trust", "informs", 30,
+        yield _missing(
             f"{percent(share)} of the slow “{row.op}” requests have no spans",
             f"{count(without)} of {count(row.slow)}: the services did not export them, or these "
             "requests were slow before they reached a service.",
             {"cell": row.cell, "op": row.op, "without": without, "slow": row.slow, "share": share},
-            advice,
-        )  # fmt: skip
+        )
+
+
+def _missing(title: str, told: str, evidence: dict[str, object]) -> Finding:
+    return Finding(
+        "spans-missing",
+        "trust",
+        "informs",
+        30,
+        title,
+        told,
+        evidence,
+        "Start each service with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 and "
+        "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf.",
+    )
 
 
 RULES: Final = (

@@ -34,8 +34,7 @@ def with_parents(spans: pd.DataFrame) -> pd.DataFrame:
     found = wanted.merge(known, on=["number", "span_id"], how="left")["above"]
     above = found.fillna(NOBODY).to_numpy(dtype=np.int64)
     # a span that names itself as its parent has none
-    above[above == np.arange(len(once))] = NOBODY
-    return once.assign(above=above)
+    return once.assign(above=np.where(above == np.arange(len(once)), NOBODY, above))
 
 
 def self_times(spans: pd.DataFrame) -> NDArray[np.float64]:

@@ -1,0 +1,151 @@
+"""Layers: own times of spans, and which layer made requests slow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import unruly
+from spans_world import STEPS, TROUBLES, write_traced
+from unruly.html import write_report
+from unruly.topics.layers.model import layers_of
+from unruly.topics.layers.selves import depths, self_times, with_parents
+
+RAISED_BY_SPANS = {"slow-layer", "repeated-calls", "spans-missing"}
+COLUMNS = ["number", "span_id", "parent_id", "started_ns", "ended_ns", "service"]
+
+
+def own_times(*rows):
+    frame = with_parents(pd.DataFrame(rows, columns=COLUMNS))
+    return dict(zip(frame["span_id"], self_times(frame).tolist(), strict=True))
+
+
+def analyse(path):
+    return unruly.analyse(unruly.open_run(path), causes=False, pictures=False)
+
+
+def codes(analysis):
+    return {it.code: it for it in analysis.findings}
+
+
+def test_a_span_has_its_time_without_the_spans_below_it():
+    assert own_times(
+        (0, 1, 0, 100, 200, "a"), (0, 2, 1, 110, 130, "a"), (0, 3, 1, 150, 190, "a"),
+        (0, 4, 3, 160, 165, "a"),
+    ) == {1: 40, 2: 20, 3: 35, 4: 5}  # fmt: skip
+
+
+def test_spans_below_that_overlap_count_once():
+    found = own_times(
+        (0, 1, 0, 0, 100, "a"), (0, 2, 1, 10, 60, "a"), (0, 3, 1, 20, 30, "a"),
+        (0, 4, 1, 50, 80, "a"),
+    )  # fmt: skip
+    assert found[1] == 30
+
+
+def test_a_span_that_goes_on_after_its_parent_counts_until_then():
+    assert own_times((0, 1, 0, 0, 100, "a"), (0, 2, 1, 90, 500, "a")) == {1: 90, 2: 410}
+
+
+def test_the_clock_of_another_service_does_not_move_its_time_out_of_the_call():
+    found = own_times((0, 1, 0, 0, 100, "a"), (0, 2, 1, 700, 770, "b"), (0, 3, 2, 710, 720, "b"))
+    assert found == {1: 30, 2: 60, 3: 10}
+    # one that is longer than its call cannot have been in it
+    assert own_times((0, 1, 0, 0, 100, "a"), (0, 2, 1, 700, 900, "b"))[1] == 100
+
+
+def test_requests_have_ids_of_their_own_and_a_span_that_came_twice_counts_once():
+    rows = [(0, 1, 0, 0, 9, "a"), (1, 1, 0, 0, 9, "a")] + [(1, 2, 1, 2, 5, "a")] * 2
+    found = with_parents(pd.DataFrame(rows, columns=COLUMNS))
+    assert found["above"].tolist() == [-1, -1, 1]
+    assert self_times(found).tolist() == [9, 6, 3]
+
+
+CIRCLE = [(0, 1, 2, 0, 9, "a"), (0, 2, 1, 0, 9, "a")]
+
+
+@pytest.mark.parametrize("rows", [[], [(0, 1, 1, 0, 9, "a")], CIRCLE])
+def test_a_circle_of_parents_or_no_span_at_all_ends(rows):
+    frame = with_parents(pd.DataFrame(rows, columns=COLUMNS))
+    assert len(self_times(frame)) == len(depths(frame)) == len(rows)
+
+
+def test_ids_of_64_bits_are_not_confused():
+    large = (1 << 62) + 1
+    found = own_times(
+        (0, large, 0, 0, 100, "a"), (0, large + 1, 0, 0, 100, "a"), (0, -5, large + 1, 10, 20, "a")
+    )
+    assert found == {large: 100, large + 1: 90, -5: 10}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_planted_layer_is_named(tmp_path, trouble):
+    analysis = analyse(write_traced(tmp_path / "run", trouble, 7))
+    found = codes(analysis)["slow-layer"].evidence
+    assert (found["service"], found["layer"], found["role"]) == TROUBLES[trouble]
+    (row,) = layers_of(analysis).rows
+    assert len(row.layers) == len(STEPS) + 1
+    assert row.traced == row.slow
+    # what is usual does not depend on which slow traces were kept
+    usual = {it.name: it.usual_ns / 1e6 for it in row.layers}
+    assert usual["render"] == pytest.approx(STEPS["render"][0], rel=0.1)
+
+
+def test_nothing_is_blamed_without_a_trouble(tmp_path):
+    assert not set(codes(analyse(write_traced(tmp_path / "run", None, 3)))) & RAISED_BY_SPANS
+
+
+def test_the_layers_of_a_request_are_the_whole_of_it(tmp_path):
+    (row,) = layers_of(analyse(write_traced(tmp_path / "run", None, 4))).rows
+    assert sum(it.usual_ns for it in row.layers) == pytest.approx(row.usual_ns, rel=0.1)
+
+
+def test_slow_requests_without_spans_are_counted(tmp_path):
+    path = write_traced(tmp_path / "run", "pool", 5)
+    # the third of the requests that was slow has lost its spans
+    file = next((path / "spans").glob("*.parquet"))
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file)
+    kept = np.asarray(table["request"]) % 3 != 0
+    pq.write_table(table.filter(kept).replace_schema_metadata(pq.read_schema(file).metadata), file)
+    found = codes(analyse(path))["spans-missing"].evidence
+    assert 0.2 < found["share"] < 0.5
+
+
+def test_a_call_that_slow_requests_repeat_is_named(tmp_path):
+    path = write_traced(tmp_path / "run", "database", 6)
+    file = next((path / "spans").glob("*.parquet"))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file)
+    frame = table.to_pandas()
+    calls = frame[(frame["layer"] == "SELECT item")]
+    long = calls[calls["ended_ns"] - calls["started_ns"] > 8_000_000]
+    step = (long["ended_ns"] - long["started_ns"]) // 10
+    pieces = [
+        long.assign(
+            started_ns=long["started_ns"] + step * at,
+            ended_ns=long["started_ns"] + step * (at + 1),
+            span_id=-long["span_id"] * 10 - at,
+        )
+        for at in range(10)
+    ]
+    whole = pd.concat([frame.drop(long.index), *pieces])
+    made = pa.Table.from_pandas(whole, schema=table.schema, preserve_index=False)
+    pq.write_table(made.replace_schema_metadata(pq.read_schema(file).metadata), file)
+    found = codes(analyse(path))["repeated-calls"].evidence
+    assert (found["service"], found["layer"]) == ("store", "SELECT item")
+    assert found["slow_calls"] > 5
+    assert found["usual_calls"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_report_has_the_layers(tmp_path):
+    analysis = analyse(write_traced(tmp_path / "run", "pool", 8))
+    write_report([analysis], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Where slow requests spent their time" in page
+    assert "The spans of the slowest request" in page
+    assert ">front: pool.get<" in page
