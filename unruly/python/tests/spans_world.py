@@ -35,7 +35,7 @@ STEPS: Final = {
 OUTSIDE_MS: Final = 0.7
 SKEW_NS: Final = 300 * MS
 TROUBLES: Final = {
-    # what is slow: (service, name, role) of its layer
+    # the trouble: (service, name, role) of its layer
     "front": ("front", "GET /view", "own"),
     "pool": ("front", "pool.get", "own"),
     "call": ("front", "GET /item", "between"),

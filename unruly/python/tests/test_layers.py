@@ -87,7 +87,7 @@ def test_a_planted_layer_is_named(tmp_path, trouble):
     (row,) = layers_of(analysis).rows
     assert len(row.layers) == len(STEPS) + 1
     assert row.traced == row.slow
-    # what is usual does not depend on which slow traces were kept
+    # the usual times do not depend on which slow traces were kept
     usual = {it.name: it.usual_ns / 1e6 for it in row.layers}
     assert usual["render"] == pytest.approx(STEPS["render"][0], rel=0.1)
 

@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer."""
-        # what waits here has no span: the queue of a service with too few workers
+        # this wait has no span: the queue of a service with too few workers
         if troubled("queue"):
             time.sleep(SLOW_S)
         context = propagate.extract(dict(self.headers))

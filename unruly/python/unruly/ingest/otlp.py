@@ -1,7 +1,7 @@
 """OTLP as JSON, as the file exporter of OpenTelemetry's collector writes it: a message a line.
 
-Of attributes only names of services and status codes of HTTP are read: others hold command lines
-and statements, and so passwords.
+The only attributes that are read are names of services and status codes of HTTP. Others hold
+command lines and statements, and so passwords.
 """
 
 from __future__ import annotations

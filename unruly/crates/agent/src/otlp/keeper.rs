@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use unruly_plan::unmix;
-use unruly_trace::{DurationNs, MonoNs};
+use unruly_trace::{ColumnNs, DurationNs, MonoNs};
 
 use super::message::{Export, WireSpan};
 
@@ -44,8 +44,8 @@ pub(super) struct Span {
     pub(super) name: u32,
     pub(super) kind: u8,
     pub(super) failed: bool,
-    pub(super) started_ns: i64,
-    pub(super) ended_ns: i64,
+    pub(super) started_ns: ColumnNs,
+    pub(super) ended_ns: ColumnNs,
 }
 
 /// A request with its spans.
@@ -56,11 +56,11 @@ pub(super) type Trace = (Request, Vec<Span>);
 pub(super) struct Counts {
     pub(super) received: u64,
     pub(super) kept: u64,
-    /// Of traces that are none of this process's clients.
+    /// Those in traces that no client of this run began.
     pub(super) foreign: u64,
     /// Without a time, without an id, or with an end before the begin.
     pub(super) damaged: u64,
-    /// Of traces that had to be judged before they had settled.
+    /// Those in traces that had to be judged before they had settled.
     pub(super) early: u64,
 }
 
@@ -173,8 +173,8 @@ impl Keeper {
             name: self.names.number(&wire.name),
             kind: u8::try_from(wire.kind).unwrap_or(0),
             failed: wire.status.as_ref().is_some_and(|it| it.code == 2),
-            started_ns,
-            ended_ns,
+            started_ns: ColumnNs(started_ns),
+            ended_ns: ColumnNs(ended_ns),
         })
     }
 
@@ -240,8 +240,8 @@ fn halves(id: &[u8]) -> Option<(u64, u64)> {
 
 /// How long a trace lasted: from its first span's begin to its last one's end.
 fn duration(spans: &[Span]) -> u64 {
-    let first = spans.iter().map(|it| it.started_ns).min().unwrap_or(0);
-    let last = spans.iter().map(|it| it.ended_ns).max().unwrap_or(0);
+    let first = spans.iter().map(|it| it.started_ns.0).min().unwrap_or(0);
+    let last = spans.iter().map(|it| it.ended_ns.0).max().unwrap_or(0);
     last.abs_diff(first)
 }
 

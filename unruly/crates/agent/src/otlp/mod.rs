@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use unruly_plan::Drive;
-use unruly_trace::{MonoNs, Table, TableSpool, monotonic};
+use unruly_trace::{ColumnNs, MonoNs, Table, TableSpool, monotonic};
 
 use crate::events::Events;
 use crate::ground::Ground;
@@ -40,8 +40,8 @@ struct Row<'a> {
     request: u64,
     attempt: u8,
     layer: &'a str,
-    started_ns: i64,
-    ended_ns: i64,
+    started_ns: ColumnNs,
+    ended_ns: ColumnNs,
     /// The bits of the id.
     span_id: i64,
     parent_id: Option<i64>,
@@ -59,8 +59,8 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     )?;
     let listener = TcpListener::bind(address).with_context(|| {
         format!(
-            "drive.spans: cannot listen on {address}; hint: choose another port, and tell the \
-             services in OTEL_EXPORTER_OTLP_ENDPOINT"
+            "drive.spans: cannot listen on {address}; hint: choose another port, and \
+             give it to the services in OTEL_EXPORTER_OTLP_ENDPOINT"
         )
     })?;
     let own = listener.local_addr()?;

@@ -49,7 +49,7 @@ class Blame:
 
     ``traced`` of the ``slow`` ones have spans, and ``looked_at`` of these, as chance chose, were
     read; every share is of these. ``usual``
-    requests, as chance chose, say what is usual; ``usual_ns`` is their median response time. The
+    requests, as chance chose, give the usual times; ``usual_ns`` is their median response time. The
     ``layers`` are in the order of their shares. What is None or empty has its reason in ``absent``.
     """
 
@@ -70,8 +70,8 @@ class Received:
     """What became of the spans that came to a run; all are counts of spans but the last.
 
     ``foreign`` ones were of traces that the run did not begin, ``damaged`` ones had no time or no
-    id, ``early`` ones had to be judged before their trace was complete. Of 2^``level`` usual
-    traces, chance kept one.
+    id, ``early`` ones had to be judged before their trace was complete. Chance kept one
+    of 2^``level`` usual traces.
     """
 
     received: Count

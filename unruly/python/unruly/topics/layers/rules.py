@@ -31,7 +31,7 @@ NEXT: Final[dict[RoleName, str]] = {
     "own": "Look at what this layer does or waits for.",
     "call": "Look at the system behind this call, or have it export spans too.",
     "between": "Look at the network, and at how long the called service lets requests wait.",
-    "outside": "Look at the network, at what waits before the service, and at `trust`.",
+    "outside": "Look at the network, at queues before the service, and at `trust`.",
 }
 
 
@@ -41,8 +41,8 @@ def slow_layers(analysis: Analysis) -> Iterator[Finding]:
     Example: 78 % [70 %, 85 %] of the slow “view” requests spent most of their extra time in shop:
     pool.getConnection (31 ms instead of 0.1 ms)
 
-    Raised: Of the requests of an operation slower than its p99 that have spans, the lower end of
-    the interval of the share is {SHARE_LEAST:percent} or more. The extra time in the layer is at
+    Raised: The share counts requests of an operation that are slower than its p99 and have spans.
+    The lower end of its interval is {SHARE_LEAST:percent} or more. The extra time in the layer is at
     least {EXTRA_LEAST:percent} of the usual response time, and there is more than one layer.
 
     Means: The own time of a span is its length without the time of the spans below it. The extra
@@ -108,7 +108,7 @@ def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
 
     Next: Ask for all items at once, or look at why the call is repeated.
 
-    Numbers: `layers.rows[].layers[]` in `summary.json`, `usual_calls` and `slow_calls`.
+    Numbers: `layers.rows[].layers[]` in `summary.json`.
     """
     found = layers_of(analysis)
     for row in found.rows if found else ():

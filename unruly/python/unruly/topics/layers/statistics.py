@@ -37,7 +37,7 @@ USUAL_MOST: Final = 10_000
 """Both over all (cell, op) together."""
 SLOW_LEAST: Final = 5
 USUAL_LEAST: Final = 20
-"""Fewer do not say what is usual."""
+"""Fewer do not give usual times."""
 LAYERS_MOST: Final = 30
 """Layers that a (cell, op) reports."""
 BLOCKS: Final = 30
