@@ -33,6 +33,7 @@ STEPS: Final = {
 }
 """In the order in which they run, each within the step above."""
 OUTSIDE_MS: Final = 0.7
+SLOW_SHARE: Final = 0.015
 SKEW_NS: Final = 300 * MS
 TROUBLES: Final = {
     # the trouble: (service, name, role) of its layer
@@ -49,8 +50,12 @@ TROUBLES: Final = {
 }
 
 
-def write_traced(root: Path, trouble: str | None, seed: int, *, slow_share: float = 0.015) -> Path:
-    """Write a run of 60 s with 6,000 requests; a trouble adds 10 to 60 ms to some of them."""
+def write_traced(root: Path, trouble: str | None, seed: int, *, level: int = 0) -> Path:
+    """Write a run of 60 s with 6,000 requests; a trouble adds 10 to 60 ms to some of them.
+
+    Of a trouble that begins with "half", half of these wait outside of all spans. By a `level`
+    above 0 the run keeps the slowest traces and a part of the others, as a receiver does.
+    """
     rng = np.random.default_rng([seed, sum(map(ord, trouble or ""))])
     path = write_run(
         root, kind="drive", agents=1, ops=("view",), rate_hz=100, duration_s=60, seed=seed,
@@ -60,13 +65,16 @@ def write_traced(root: Path, trouble: str | None, seed: int, *, slow_share: floa
     requests = pq.read_table(file)
     n = requests.num_rows
     word = (trouble or "").split()[-1] if trouble else ""
-    slow = rng.random(n) < slow_share
+    slow = rng.random(n) < SLOW_SHARE
     extra = np.where(slow, rng.uniform(10, 60, n), 0.0)
+    halved = (trouble or "").startswith("half")
+    outside = extra * (rng.random(n) < 0.5) if halved else np.zeros(n)
+    extra = extra - outside
     own = {
         name: step[0] * rng.lognormal(0, 0.4, n) + (extra if name == word else 0.0)
         for name, step in STEPS.items()
     }
-    before = OUTSIDE_MS * rng.lognormal(0, 0.4, n) + (extra if word == "outside" else 0.0)
+    before = OUTSIDE_MS * rng.lognormal(0, 0.4, n) + (extra if word == "outside" else outside)
     intended = requests["intended_ns"].to_numpy()
     began = intended + (before * MS).astype(np.int64)
     spans = _spans(own, began, SKEW_NS if trouble == "skewed store" else 0)
@@ -77,7 +85,7 @@ def write_traced(root: Path, trouble: str | None, seed: int, *, slow_share: floa
     columns = {name: requests[name] for name in requests.column_names} | took
     footer = pq.read_schema(file).metadata
     pq.write_table(table_of("requests", columns, n).replace_schema_metadata(footer), file)
-    level = 2 if trouble == "sampled pool" else 0
+    level = 1 if trouble == "sampled pool" else level
     number = requests["request"].to_numpy()
     chosen = (second_halves(KEY, number) & np.uint64((1 << level) - 1)) == 0
     kept = chosen | (ended - began >= np.quantile(ended - began, 0.99))
@@ -145,7 +153,8 @@ def _write_events(path: Path, spans: int, level: int) -> None:
         ("trace key", f"0 {KEY:016x}"),
         (
             "spans received",
-            f"received {spans}, kept {spans}, foreign 0, damaged 0, early 0, level {level}",
+            f"received {spans}, kept {spans}, foreign 0, damaged 0, early 0, late 0, refused 0, "
+            f"level {level}",
         ),
     ]
     columns = {

@@ -10,15 +10,22 @@ import unruly
 from spans_world import STEPS, TROUBLES, write_traced
 from unruly.html import write_report
 from unruly.topics.layers.model import layers_of
-from unruly.topics.layers.selves import depths, self_times, with_parents
+from unruly.topics.layers.selves import DEEPEST, laid, with_parents
 
 RAISED_BY_SPANS = {"slow-layer", "repeated-calls", "spans-missing"}
 COLUMNS = ["number", "span_id", "parent_id", "started_ns", "ended_ns", "service"]
 
 
-def own_times(*rows):
-    frame = with_parents(pd.DataFrame(rows, columns=COLUMNS))
-    return dict(zip(frame["span_id"], self_times(frame).tolist(), strict=True))
+def laid_out(*rows, response=10_000):
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    numbers = sorted(set(frame["number"]))
+    whole = pd.DataFrame({"number": numbers, "intended_ns": 0, "response": float(response)})
+    return laid(with_parents(frame), whole)
+
+
+def own_times(*rows, response=10_000):
+    frame = laid_out(*rows, response=response)
+    return dict(zip(frame["span_id"], frame["self_ns"].tolist(), strict=True))
 
 
 def analyse(path):
@@ -45,7 +52,21 @@ def test_spans_below_that_overlap_count_once():
 
 
 def test_a_span_that_goes_on_after_its_parent_counts_until_then():
-    assert own_times((0, 1, 0, 0, 100, "a"), (0, 2, 1, 90, 500, "a")) == {1: 90, 2: 410}
+    found = own_times((0, 1, 0, 0, 100, "a"), (0, 2, 1, 90, 500, "a"), (0, 3, 2, 95, 400, "a"))
+    assert found == {1: 90, 2: 5, 3: 5}
+
+
+def test_nobody_waited_for_work_after_the_reply():
+    found = own_times((0, 1, 0, 10, 900, "a"), (0, 2, 1, 90, 500, "a"), response=100)
+    assert found == {1: 80, 2: 10}
+
+
+def test_calls_one_after_the_other_are_moved_together():
+    found = own_times(
+        (0, 1, 0, 0, 100, "a"), (0, 2, 1, 510, 550, "b"), (0, 3, 1, 555, 595, "b"),
+        (0, 4, 3, 560, 570, "b"),
+    )  # fmt: skip
+    assert found == {1: 20, 2: 40, 3: 30, 4: 10}
 
 
 def test_the_clock_of_another_service_does_not_move_its_time_out_of_the_call():
@@ -57,18 +78,27 @@ def test_the_clock_of_another_service_does_not_move_its_time_out_of_the_call():
 
 def test_requests_have_ids_of_their_own_and_a_span_that_came_twice_counts_once():
     rows = [(0, 1, 0, 0, 9, "a"), (1, 1, 0, 0, 9, "a")] + [(1, 2, 1, 2, 5, "a")] * 2
-    found = with_parents(pd.DataFrame(rows, columns=COLUMNS))
+    found = laid_out(*rows)
     assert found["above"].tolist() == [-1, -1, 1]
-    assert self_times(found).tolist() == [9, 6, 3]
+    assert found["self_ns"].tolist() == [9, 6, 3]
 
 
 CIRCLE = [(0, 1, 2, 0, 9, "a"), (0, 2, 1, 0, 9, "a")]
 
 
-@pytest.mark.parametrize("rows", [[], [(0, 1, 1, 0, 9, "a")], CIRCLE])
-def test_a_circle_of_parents_or_no_span_at_all_ends(rows):
-    frame = with_parents(pd.DataFrame(rows, columns=COLUMNS))
-    assert len(self_times(frame)) == len(depths(frame)) == len(rows)
+@pytest.mark.parametrize(
+    ("rows", "depth"), [([], []), ([(0, 1, 1, 0, 9, "a")], [0]), (CIRCLE, [-1, -1])]
+)
+def test_a_circle_of_parents_or_no_span_at_all_ends(rows, depth):
+    found = laid_out(*rows)
+    assert found["depth"].tolist() == depth
+    assert found["self_ns"].sum() == 9 * depth.count(0)
+
+
+def test_a_chain_of_spans_that_is_too_deep_ends():
+    found = laid_out(*((0, it + 1, it, it, 9_000 - it, "a") for it in range(2_000)))
+    assert found["depth"].max() == DEEPEST
+    assert found["self_ns"].sum() == 9_000
 
 
 def test_ids_of_64_bits_are_not_confused():
@@ -90,6 +120,19 @@ def test_a_planted_layer_is_named(tmp_path, trouble):
     # the usual times do not depend on which slow traces were kept
     usual = {it.name: it.usual_ns / 1e6 for it in row.layers}
     assert usual["render"] == pytest.approx(STEPS["render"][0], rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_choice_of_the_receiver_does_not_change_who_is_blamed(tmp_path, seed):
+    """Slow traces that were kept besides have long spans, and are no sample of the slow ones."""
+    whole, part = (
+        layers_of(analyse(write_traced(tmp_path / name, "half pool", seed, level=level))).rows[0]
+        for name, level in (("whole", 0), ("part", 1))
+    )
+    shares = [next(it.share for it in row.layers if it.name == "pool.get") for row in (whole, part)]
+    assert shares[0].estimate == pytest.approx(0.5, abs=0.2)
+    assert shares[1].low < shares[0].estimate < shares[1].high
+    assert part.looked_at < part.traced < part.slow == whole.slow == whole.traced
 
 
 def test_nothing_is_blamed_without_a_trouble(tmp_path):

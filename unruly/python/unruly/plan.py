@@ -47,6 +47,8 @@ class CellPlan:
     """``drive.store``: the service of the repository that is driven."""
     trace_url: str | None = None
     """``drive.trace_url``: where a trace can be looked at, with ``{trace_id}``."""
+    spans: str | None = None
+    """``drive.spans``: where the run received the spans of services."""
     arrivals: str | None = None
     """``drive.arrivals``: ``constant``, ``poisson``, ``closed`` and so on."""
     dispersion: float | None = None
@@ -190,6 +192,7 @@ def _cell(tables: Mapping[str, Any], factors: Mapping[str, str]) -> CellPlan:
         reply_timeout_ns=setting("mesh.timeout", parse_duration),
         store=setting("drive.store", str),
         trace_url=setting("drive.trace_url", str),
+        spans=setting("drive.spans", str),
         arrivals=setting("drive.arrivals", str),
         dispersion=setting("drive.dispersion", float),
         ramp=setting("drive.ramp", str),

@@ -9,9 +9,6 @@ use crate::har;
 /// Heading of the help.
 const HTTP: &str = "HTTP";
 
-/// Where exporters send spans unless told otherwise.
-const SPANS: &str = "127.0.0.1:4318";
-
 /// A key of the plan, and the value that a flag gives it.
 type Value = (&'static str, Option<String>);
 
@@ -51,9 +48,9 @@ pub(crate) struct HttpArguments {
     /// http://localhost:16686/trace/{trace_id}
     #[arg(long, value_name = "URL", help_heading = HTTP)]
     trace_url: Option<String>,
-    /// Receive the spans that the services export (OTLP over HTTP) [default: 127.0.0.1:4318 when
-    /// no address is given], and send traceparent headers
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = SPANS, help_heading = HTTP)]
+    /// Receive at this address the spans that the services export (OTLP over HTTP), such as
+    /// 127.0.0.1:4318, and send traceparent headers
+    #[arg(long, value_name = "ADDRESS", help_heading = HTTP)]
     spans: Option<String>,
     /// CSV file with a value for each request: {data.COLUMN} stands for it in the URL, in a header,
     /// in the body or in a message, and each request takes the next row
@@ -99,10 +96,7 @@ impl HttpArguments {
             ("drive.prompt", self.prompt),
             ("drive.proto", self.proto),
             ("drive.cookies", self.cookies.then(|| "true".to_owned())),
-            (
-                "drive.trace",
-                (self.trace || self.spans.is_some()).then(|| "true".to_owned()),
-            ),
+            ("drive.trace", self.trace.then(|| "true".to_owned())),
             ("drive.trace_url", self.trace_url),
             ("drive.spans", self.spans),
             ("drive.data", self.data),

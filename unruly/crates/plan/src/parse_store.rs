@@ -209,6 +209,7 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         example: clients.into(),
         ..limits
     });
+    let spans = spans(section)?;
     let http = Http {
         connections: connections.whole(section)?,
         expect: expect(section, url)?,
@@ -218,9 +219,9 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         prompt: body(section, keys::PROMPT)?,
         proto: file(section, keys::PROTO)?,
         cookies: cookies(section, url)?,
-        trace: keys::TRACE.read(section)?,
+        trace: keys::TRACE.read(section)? || spans.is_some(),
         trace_url: trace_url(section)?,
-        spans: spans(section)?,
+        spans,
         data: file(section, keys::DATA)?,
         scenario: scenario(section, url)?,
         auth: keys::AUTH.read(section)?,
@@ -357,14 +358,10 @@ fn spans(section: &Section<'_>) -> Result<Option<SocketAddr>, PlanError> {
 /// Refuses what means nothing beside a trace, or only with one.
 fn of_trace(section: &Section<'_>, http: &Http) -> Result<(), PlanError> {
     let (trace, url, headers) = (keys::TRACE, keys::TRACE_URL, keys::HEADERS);
-    let beside = [
-        (url, http.trace_url.is_some()),
-        (keys::SPANS, http.spans.is_some()),
-    ];
-    if let Some((key, _)) = beside.into_iter().find(|it| it.1 && !http.trace) {
+    if http.trace_url.is_some() && !http.trace {
         let wanted = "must have trace beside it: no request names a trace";
         let hint = format!("remove it, or send traces as well ({})", trace.name);
-        return Err(section.refuse(key.name, wanted, hint));
+        return Err(section.refuse(url.name, wanted, hint));
     }
     if http.trace && http.headers.has("traceparent") {
         let wanted = "must not set traceparent: trace sends it";

@@ -82,6 +82,7 @@ impl Processes {
                     | JobKind::Writer
                     | JobKind::Reader
                     | JobKind::Compete
+                    | JobKind::Spans
             )
         });
         let own = own.map(|child| PeerLine {

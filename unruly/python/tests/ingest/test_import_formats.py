@@ -440,6 +440,7 @@ def test_zipkin_ties_the_halves_of_a_call_and_leaves_clocks_apart(bring):
     ]
     columns = "request, service, layer, kind, failed, started_ns, ended_ns - started_ns"
     assert made.rows(columns, "spans") == [
+        (0, "front", "get /", "server", False, 1_000_000 * US, 900 * US),
         (0, "front", "query", "client", False, 1_000_100 * US, 500 * US),
         (1, "store", "query", "server", False, 900_200 * US, 300 * US),
         (1, "store", "parse", None, False, 900_210 * US, 10 * US),
@@ -465,12 +466,27 @@ def test_traces_of_jaeger_and_otlp_have_the_calls_and_their_parts(bring, text):
     found = made.rows(columns, "spans")
     internal = "internal" if text is OTLP else None
     assert found == [
+        (0, "front", "get /", "server", False, 10, None, 1_000_000 * US),
         (0, "front", "query", "client", False, 11, 10, 1_000_100 * US),
+        (0, "store", "query", "server", True, 12, 11, 900_200 * US),
         (1, "store", "query", "server", True, 12, 11, 900_200 * US),
         (1, "store", "parse", internal, False, 13, 12, 900_210 * US),
     ]
     for file in made.path.rglob("*"):
         assert not file.is_file() or b"s3cr3t" not in file.read_bytes()
+
+
+def test_a_batch_that_was_sent_twice_counts_once(bring):
+    made = bring(OTLP + "\n" + OTLP)
+    assert made.rows("count(*)") == bring(OTLP).rows("count(*)")
+    assert made.rows("count(*)", "spans") == bring(OTLP).rows("count(*)", "spans")
+
+
+def test_a_name_of_a_span_cannot_steer_a_terminal(bring):
+    spans = [_otlp_span("get\x1b[31m\nx", "a", "", 2, 1_000, 5)]
+    assert bring(json.dumps(_otlp("fr\x07ont", *spans))).rows("layer, service", "spans") == [
+        ("get\ufffd[31m\ufffdx", "fr\ufffdont")
+    ]
 
 
 @pytest.mark.parametrize(

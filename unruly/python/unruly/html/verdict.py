@@ -176,7 +176,8 @@ def _slow(view: View) -> Statement:
     layer = next((it for it in view.analysis.findings if it.code == "slow-layer"), None)
     if layer is not None:
         service, name = layer.evidence["service"], layer.evidence["layer"]
-        head = f"{service}: {name}" if service else "Outside of the services"
+        outside = layer.evidence["role"] == "outside"
+        head = "Outside of all spans" if outside else f"{service}: {name}"
         return Statement(question, head, f"{format.capital(layer.title)}.")
     why = because(view.analysis) if view.analysis.findings else None
     _, _, candidates = (why or "").partition("; ")

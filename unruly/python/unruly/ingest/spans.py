@@ -3,9 +3,9 @@
 A CLIENT span is a request: who asked is its own service, who answered its remote one. The SERVER
 span of the same call, which shares its id or is its child, adds the server's stamps, on the
 server's clock. A SERVER span that nobody's CLIENT span belongs to is a request from outside, with
-the server's own duration. Everything else becomes rows of ``spans``, tied to the nearest request
-above it; a call that a request makes is one of these rows too, so that its share of that request
-is known.
+the server's own duration. Every span becomes a row of ``spans``, tied to the nearest request at or
+above it. The two halves of a call within another request are rows of that one too, so that the
+share of the call in it is known.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def _requests(
     source: Source, trace: list[TraceSpan], number: int, rows: list[Row], parts: list[_Part]
 ) -> int:
     """Add the requests of a trace and its other spans; return the next request's number."""
+    # an exporter that sends a batch again sends its spans twice
+    trace = list({(it.id, it.kind, it.service): it for it in reversed(trace)}.values())[::-1]
     halves, alone = _halves(trace)
     owner: dict[str, tuple[int, str, str]] = {}
     for span in trace:
@@ -130,7 +132,7 @@ def _requests(
         if half:
             owner[half.id] = owner[span.id]
         number += 1
-    _others(source, trace, alone, owner, parts)
+    _spans(source, trace, halves, owner, parts)
     return number
 
 
@@ -167,34 +169,60 @@ def _row(span: TraceSpan, half: TraceSpan | None, client: str, server: str, numb
     )
 
 
-def _others(
+def _spans(
     source: Source,
     trace: list[TraceSpan],
-    alone: set[TraceSpan],
+    halves: dict[str, TraceSpan],
     owner: dict[str, tuple[int, str, str]],
     parts: list[_Part],
 ) -> None:
-    """Spans of requests: of their servers, inside of a service, and the calls that they make."""
+    """Add the spans of requests: their own, those of their servers, and the calls they make."""
     above = {span.id: span.parent for span in trace if span.id not in owner}
+    known = dict(owner)
     for span in trace:
-        is_call = span.kind == CLIENT
-        if span in alone:
-            continue
-        at, seen = span.parent if is_call else span.id, set[str]()
-        while at not in owner and at not in seen:
-            seen.add(at)
-            at = above.get(at, "")
-        if at not in owner:
-            if not is_call:
+        if span.kind != CLIENT:
+            whose = _owner(span.id, above, known)
+            if whose is None:
                 source.lacks(ORPHANS)
+            else:
+                parts.append(_part(span, whose))
             continue
-        parts.append(
-            _Part(
-                *owner[at], span.name, span.started_ns, span.started_ns + span.duration_ns,
-                _number(span.id), _number(span.parent), span.service, span.kind or None,
-                bool(span.error),
-            )
-        )  # fmt: skip
+        whose = _owner(span.parent, above, known)
+        if whose is not None:
+            parts.append(_part(span, whose))
+            half = halves.get(span.id)
+            if half is not None and half.id != span.id:
+                parts.append(_part(half, whose))
+
+
+def _owner(
+    at: str, above: dict[str, str], known: dict[str, tuple[int, str, str]]
+) -> tuple[int, str, str] | None:
+    """The request at or above a span, which is noted for all on the way to it."""
+    way = []
+    seen = set[str]()
+    while at not in known and at in above and at not in seen:
+        seen.add(at)
+        way.append(at)
+        at = above[at]
+    found = known.get(at)
+    if found is not None:
+        known.update(dict.fromkeys(way, found))
+    return found
+
+
+def _part(span: TraceSpan, whose: tuple[int, str, str]) -> _Part:
+    return _Part(
+        *whose,
+        span.name,
+        span.started_ns,
+        span.started_ns + span.duration_ns,
+        _number(span.id),
+        _number(span.parent),
+        span.service,
+        span.kind or None,
+        bool(span.error),
+    )
 
 
 def _number(digits: str) -> int | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-NAMES: Final = frozenset({"cell", "op", "process", "host", "phase"})
+NAMES: Final = frozenset({"cell", "op", "process", "host", "phase", "layer", "service"})
 """Columns whose values are printed as they are."""
 
 
@@ -74,7 +74,10 @@ def fetch(expression: ibis.Table) -> pd.DataFrame:
     """
     frame = expression.to_pandas()
     for column in NAMES.intersection(frame.columns):
-        for name in frame[column].dropna().unique():
+        values = frame[column].dropna()
+        # some expressions gather names in lists
+        single = len(values) and isinstance(values.iloc[0], str)
+        for name in values.unique() if single else ():
             if isinstance(name, str) and plain(name) != name:
                 raise TraceError(
                     f"{column} {plain(name)[:60]!r}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ibis
+
 from unruly.tables.causes import scattered
 from unruly.tables.spans import REQUEST
 
@@ -71,6 +73,12 @@ def picked(requests: Table, cuts: Table) -> Table:
     joined = requests.join(cuts, list(KEYS))
     found = joined.filter(joined.slow | (joined.scatter < joined.cut))
     return found.drop("cut").order_by("cell", "op", "scatter", "repeat", "client", "request")
+
+
+def slowest(requests: Table) -> Table:
+    """Return the slowest of the requests of `traced`."""
+    order = (ibis.desc("response"), "cell", "repeat", "client", "request")
+    return requests.order_by(*order).limit(1)
 
 
 def spans_of(spans: Table, requests: Table) -> Table:

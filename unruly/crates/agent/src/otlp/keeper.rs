@@ -1,12 +1,14 @@
-//! Which spans of a run are kept: those of the slowest traces, and a part of the others.
+//! The choice of the spans that a run keeps: those of the slowest traces, and a part of the others.
 //!
 //! First, the spans of a trace wait until none has come for [`SETTLE_NS`]: services export their own
-//! spans every few seconds. Then the trace is kept if it is among the slowest hundredth of all so
-//! far, or if chance chooses it. Chance is the second half of its id, so that the analysis knows
-//! which traces it chose. All are chosen until [`QUOTA`] spans are kept; from then on every second
-//! one, and so on. What waits is bounded: beyond [`WAITING_MOST`] the oldest traces wait no longer.
+//! spans every few seconds. Then the trace is kept if chance chooses it, or if it is among the
+//! slowest hundredth of all so far. Chance is the second half of its id, so that the analysis knows
+//! which traces it chose. It chooses all of them until [`QUOTA`] spans are kept; from then on every
+//! second trace, and so on. The slowest have a quota of their own: when it is used up, half as many
+//! are kept. The number of waiting spans is bounded: beyond [`WAITING_MOST`] the oldest traces are
+//! judged at once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use unruly_plan::unmix;
 use unruly_trace::{ColumnNs, DurationNs, MonoNs};
@@ -15,14 +17,18 @@ use super::message::{Export, WireSpan};
 
 /// Longer than the five seconds that an exporter lets spans wait unless told otherwise.
 pub(super) const SETTLE_NS: DurationNs = DurationNs::seconds(6);
-/// Spans that wait at most: with their traces some 50 MB.
-const WAITING_MOST: usize = 400_000;
-/// Spans that are kept before chance takes half as many.
-const QUOTA: u64 = 100_000;
-/// Traces of which a late span is still taken.
+/// Most waiting spans: with their traces some 40 MB. When twice as many wait, new ones are dropped.
+const WAITING_MOST: usize = 250_000;
+/// Spans that are kept before chance chooses half as many, and as many of the slowest traces.
+const QUOTA: u64 = 200_000;
+/// Most traces whose late spans share the fate of their trace.
 const REMEMBERED_MOST: usize = 200_000;
-/// The slowest part of the traces, of which all are kept: one in so many.
+/// The slowest part of the traces, of which all are kept at first: one in so many.
 const SLOWEST: u64 = 100;
+/// The largest number that the column of requests holds.
+const REQUEST_MOST: u64 = i64::MAX as u64;
+/// Most halvings: an id has no more bits to choose by.
+const LEVEL_MOST: u32 = 63;
 /// Names beyond this number become [`OTHER`].
 const NAMES_MOST: usize = 1_000;
 /// A longer name is cut.
@@ -51,17 +57,20 @@ pub(super) struct Span {
 /// A request with its spans.
 pub(super) type Trace = (Request, Vec<Span>);
 
-/// How many spans became what.
+/// The numbers of spans by their fate.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) received: u64,
     pub(super) kept: u64,
     /// Those in traces that no client of this run began.
     pub(super) foreign: u64,
-    /// Without a time, without an id, or with an end before the begin.
+    /// Those that lack a time or an id, or end before they begin.
     pub(super) damaged: u64,
-    /// Those in traces that had to be judged before they had settled.
+    /// Those in traces that had to be judged before they had settled, or that came when too many
+    /// were waiting.
     pub(super) early: u64,
+    /// Those that came after their trace had been left out.
+    pub(super) late: u64,
 }
 
 struct Waiting {
@@ -77,13 +86,18 @@ pub(super) struct Keeper {
     /// In the order in which they came, each with the second half of its id.
     order: VecDeque<(Request, u64, MonoNs)>,
     held: usize,
-    kept: HashSet<Request>,
+    /// Whether a trace that was judged is kept.
+    judged: HashMap<Request, bool>,
     remembered: VecDeque<Request>,
     /// Late spans of traces that are kept.
     late: Vec<Trace>,
     durations: Histogram,
     /// Chance keeps one trace of 2^level.
     level: u32,
+    /// The slowest traces that are kept: one in this number of all.
+    slowest: u64,
+    by_chance: u64,
+    slow: u64,
     names: Names,
     pub(super) counts: Counts,
 }
@@ -96,11 +110,14 @@ impl Keeper {
             waiting: HashMap::new(),
             order: VecDeque::new(),
             held: 0,
-            kept: HashSet::new(),
+            judged: HashMap::new(),
             remembered: VecDeque::new(),
             late: Vec::new(),
             durations: Histogram::default(),
             level: 0,
+            slowest: SLOWEST,
+            by_chance: 0,
+            slow: 0,
             names: Names::default(),
             counts: Counts::default(),
         }
@@ -116,35 +133,48 @@ impl Keeper {
         self.names.get(number)
     }
 
-    /// Takes what a service exported.
+    /// Takes the spans that a service exported.
     pub(super) fn take(&mut self, export: &Export, now_ns: MonoNs) {
         for resource in &export.resource_spans {
             let service = resource.resource.as_ref().and_then(|it| it.service());
-            let service = self.names.number(service.unwrap_or(UNNAMED));
             let spans = resource.scope_spans.iter().flat_map(|it| &it.spans);
             for span in spans {
                 self.counts.received += 1;
-                self.take_span(service, span, now_ns);
+                self.take_span(service.unwrap_or(UNNAMED), span, now_ns);
             }
         }
     }
 
-    fn take_span(&mut self, service: u32, wire: &WireSpan, now_ns: MonoNs) {
+    fn take_span(&mut self, service: &str, wire: &WireSpan, now_ns: MonoNs) {
         let Some((key, chance)) = halves(&wire.trace_id) else {
             self.counts.damaged += 1;
             return;
         };
-        let Some(client) = self.clients.get(&key) else {
+        let request = unmix(key, chance);
+        // a number that no column holds is that of no request of ours
+        let known = self.clients.get(&key).filter(|_| request <= REQUEST_MOST);
+        let Some(client) = known else {
             self.counts.foreign += 1;
             return;
         };
-        let request = (*client, unmix(key, chance));
+        let request = (*client, request);
         let Some(span) = self.span(service, wire) else {
             self.counts.damaged += 1;
             return;
         };
-        if self.kept.contains(&request) {
-            self.late.push((request, vec![span]));
+        match self.judged.get(&request) {
+            Some(true) => {
+                self.late.push((request, vec![span]));
+                return;
+            }
+            Some(false) => {
+                self.counts.late += 1;
+                return;
+            }
+            None => {}
+        }
+        if self.held >= 2 * WAITING_MOST {
+            self.counts.early += 1;
             return;
         }
         self.held += 1;
@@ -160,7 +190,7 @@ impl Keeper {
         waiting.touched_ns = now_ns;
     }
 
-    fn span(&mut self, service: u32, wire: &WireSpan) -> Option<Span> {
+    fn span(&mut self, service: &str, wire: &WireSpan) -> Option<Span> {
         let started_ns = i64::try_from(wire.start_time_unix_nano).ok()?;
         let ended_ns = i64::try_from(wire.end_time_unix_nano).ok()?;
         let id = wire.span_id.as_slice().try_into().map(u64::from_be_bytes);
@@ -169,7 +199,7 @@ impl Keeper {
         Some(Span {
             id: id.ok()?,
             parent: parent.map_or(0, u64::from_be_bytes),
-            service,
+            service: self.names.number(service),
             name: self.names.number(&wire.name),
             kind: u8::try_from(wire.kind).unwrap_or(0),
             failed: wire.status.as_ref().is_some_and(|it| it.code == 2),
@@ -181,52 +211,68 @@ impl Keeper {
     /// Gives the traces to keep of those that have settled; with `all`, of every trace that waits.
     pub(super) fn settled(&mut self, now_ns: MonoNs, all: bool) -> Vec<Trace> {
         let mut found = std::mem::take(&mut self.late);
-        let slow_ns = self.durations.slowest(SLOWEST);
+        let slow_ns = self.durations.beyond(self.slowest);
         while let Some((request, chance, since_ns)) = self.order.front().copied() {
             let early = self.held > WAITING_MOST;
             if !all && !early && since_ns + SETTLE_NS > now_ns {
                 break;
             }
             self.order.pop_front();
-            let Some(waiting) = self.waiting.get(&request) else {
-                continue;
-            };
-            if !all && !early && waiting.touched_ns + SETTLE_NS > now_ns {
-                let since_ns = waiting.touched_ns;
-                self.order.push_back((request, chance, since_ns));
-                continue;
-            }
-            if early && waiting.touched_ns + SETTLE_NS > now_ns {
-                self.counts.early += waiting.spans.len() as u64;
-            }
             let Some(waiting) = self.waiting.remove(&request) else {
                 continue;
             };
+            if !all && waiting.touched_ns + SETTLE_NS > now_ns {
+                if !early {
+                    self.order.push_back((request, chance, waiting.touched_ns));
+                    self.waiting.insert(request, waiting);
+                    continue;
+                }
+                self.counts.early += waiting.spans.len() as u64;
+            }
             self.held -= waiting.spans.len();
-            let lasted_ns = duration(&waiting.spans);
-            self.durations.add(lasted_ns);
-            let chosen = chance & ((1 << self.level) - 1) == 0;
-            if chosen || lasted_ns >= slow_ns {
-                self.keep(request);
+            let is_kept = self.judge(chance, &waiting.spans, slow_ns);
+            self.remember(request, is_kept);
+            if is_kept {
                 found.push((request, waiting.spans));
             }
         }
         for (_, spans) in &found {
             self.counts.kept += spans.len() as u64;
         }
-        while self.counts.kept > QUOTA + QUOTA / 2 * u64::from(self.level) {
-            self.level += 1;
-        }
         found
     }
 
-    fn keep(&mut self, request: Request) {
+    /// Returns true if a trace is to be kept.
+    fn judge(&mut self, chance: u64, spans: &[Span], slow_ns: u64) -> bool {
+        let lasted_ns = longest(spans);
+        self.durations.add(lasted_ns);
+        if chance & ((1 << self.level) - 1) == 0 {
+            self.by_chance += spans.len() as u64;
+            if self.by_chance > QUOTA && self.level < LEVEL_MOST {
+                self.level += 1;
+                // half of those so far would have been chosen by the new level
+                self.by_chance /= 2;
+            }
+            return true;
+        }
+        let is_slow = lasted_ns >= slow_ns;
+        if is_slow {
+            self.slow += spans.len() as u64;
+            if self.slow > QUOTA {
+                self.slowest = self.slowest.saturating_mul(2);
+                self.slow /= 2;
+            }
+        }
+        is_slow
+    }
+
+    fn remember(&mut self, request: Request, is_kept: bool) {
         if self.remembered.len() >= REMEMBERED_MOST
             && let Some(oldest) = self.remembered.pop_front()
         {
-            self.kept.remove(&oldest);
+            self.judged.remove(&oldest);
         }
-        self.kept.insert(request);
+        self.judged.insert(request, is_kept);
         self.remembered.push_back(request);
     }
 }
@@ -238,11 +284,12 @@ fn halves(id: &[u8]) -> Option<(u64, u64)> {
     Some((half(0)?, half(8)?))
 }
 
-/// How long a trace lasted: from its first span's begin to its last one's end.
-fn duration(spans: &[Span]) -> u64 {
-    let first = spans.iter().map(|it| it.started_ns.0).min().unwrap_or(0);
-    let last = spans.iter().map(|it| it.ended_ns.0).max().unwrap_or(0);
-    last.abs_diff(first)
+/// The length of a trace's longest span. The clocks of services differ, and lengths do not.
+fn longest(spans: &[Span]) -> u64 {
+    let lengths = spans
+        .iter()
+        .map(|it| it.ended_ns.0.abs_diff(it.started_ns.0));
+    lengths.max().unwrap_or(0)
 }
 
 /// Counts of durations, each power of two in 32 parts.
@@ -266,15 +313,16 @@ impl Histogram {
         self.n += 1;
     }
 
-    /// The least value of the slowest one in `part`; 0 until there are that many.
-    fn slowest(&self, part: u64) -> u64 {
+    /// A length that at most one in `part` reach: the end of the bin in which the slowest ones
+    /// begin. It is 0 until there are that many.
+    fn beyond(&self, part: u64) -> u64 {
         let mut left = self.n / part;
         if left == 0 {
             return 0;
         }
         for (place, count) in self.bins.iter().enumerate().rev() {
             if *count >= left {
-                return least(place);
+                return least(place + 1);
             }
             left -= count;
         }
@@ -318,6 +366,9 @@ impl Names {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
+        // a name goes to terminals and pages
+        let plain = name.replace(|it: char| it.is_control(), "\u{fffd}");
+        let name = plain.as_str();
         let name = if self.all.len() >= NAMES_MOST {
             OTHER
         } else {

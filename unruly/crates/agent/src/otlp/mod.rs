@@ -9,6 +9,7 @@ mod server;
 
 use std::collections::HashMap;
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use keeper::{Counts, Keeper, SETTLE_NS, Trace};
 const TICK: Duration = Duration::from_millis(500);
 /// Rows of a segment: what sealing one takes in memory.
 const SEGMENT_ROWS: u64 = 10_000;
-/// The event at the end, whose detail says how many spans became what.
+/// The event at the end, whose detail has the numbers of spans by their fate.
 const COUNTED: &str = "spans received";
 const KINDS: [&str; 6] = ["", "internal", "server", "client", "producer", "consumer"];
 
@@ -67,7 +68,8 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     let clients = 0..drive.processes;
     let clients = clients.map(|client| (crate::drive::trace_key_of(job, client), client));
     let keeper = Arc::new(Mutex::new(Keeper::new(clients.collect::<HashMap<_, _>>())));
-    server::serve(listener, Arc::clone(&keeper))?;
+    let refused = Arc::new(AtomicU64::new(0));
+    server::serve(listener, Arc::clone(&keeper), Arc::clone(&refused))?;
     crate::role::say_ready(Some(own), clock);
     if inbox.peers()?.is_none() || inbox.start()?.is_none() {
         crate::client::say_done(None);
@@ -90,24 +92,27 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         }
     }
     let keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-    events.now(COUNTED, Some(&told(keeper.counts, keeper.level())), clock);
+    let refused = refused.load(Ordering::Relaxed);
+    let told = told(keeper.counts, refused, keeper.level());
+    events.now(COUNTED, Some(&told), clock);
     drop(keeper);
     writer.spool.seal()?;
     crate::client::say_done(None);
     Ok(())
 }
 
-fn told(counts: Counts, level: u32) -> String {
+fn told(counts: Counts, refused: u64, level: u32) -> String {
     let Counts {
         received,
         kept,
         foreign,
         damaged,
         early,
+        late,
     } = counts;
     format!(
         "received {received}, kept {kept}, foreign {foreign}, damaged {damaged}, early {early}, \
-         level {level}"
+         late {late}, refused {refused}, level {level}"
     )
 }
 

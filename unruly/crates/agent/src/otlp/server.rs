@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::io::Read as _;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,9 +25,12 @@ use unruly_trace::monotonic;
 use super::keeper::Keeper;
 use super::message::Export;
 
-const CONNECTIONS_MOST: usize = 16;
-/// A batch of 8,192 spans, the most that a collector sends unless told otherwise, has half as many.
-const BODY_BYTES: usize = 8 << 20;
+/// Each process of a service keeps one open.
+const CONNECTIONS_MOST: usize = 256;
+/// Bodies that come at once: what they take in memory is bounded.
+const BODIES_MOST: usize = 8;
+/// A batch of 512 spans, as exporters send them, has a quarter of a megabyte.
+const BODY_BYTES: usize = 4 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Exporters keep a connection between batches, which come every few seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,23 +38,60 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/x-protobuf";
 
 type Answer = Response<Full<Bytes>>;
+type Refusal = (StatusCode, String);
 
 /// Serves on a thread of its own until the process ends.
-pub(super) fn serve(listener: TcpListener, keeper: Arc<Mutex<Keeper>>) -> Result<()> {
+///
+/// Counts in `refused` the connections and batches that it did not take.
+pub(super) fn serve(
+    listener: TcpListener,
+    keeper: Arc<Mutex<Keeper>>,
+    refused: Arc<AtomicU64>,
+) -> Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("spans: no event loop")?;
-    std::thread::spawn(move || runtime.block_on(accept(listener, keeper)));
+    let shared = Shared {
+        keeper,
+        refused,
+        connections: Arc::default(),
+        bodies: Arc::default(),
+    };
+    std::thread::spawn(move || runtime.block_on(accept(listener, shared)));
     Ok(())
 }
 
-async fn accept(listener: TcpListener, keeper: Arc<Mutex<Keeper>>) {
+/// What all connections share.
+#[derive(Clone)]
+struct Shared {
+    keeper: Arc<Mutex<Keeper>>,
+    refused: Arc<AtomicU64>,
+    connections: Arc<AtomicUsize>,
+    bodies: Arc<AtomicUsize>,
+}
+
+/// A place among a bounded number, given back when it is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(of: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let place = Self(Arc::clone(of));
+        (of.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Shared) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
-    let open = Arc::new(AtomicUsize::new(0));
     let local = tokio::task::LocalSet::new();
     local
         .run_until(async move {
@@ -61,13 +101,14 @@ async fn accept(listener: TcpListener, keeper: Arc<Mutex<Keeper>>) {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
-                if open.load(Ordering::Relaxed) >= CONNECTIONS_MOST {
+                let Some(place) = Place::take(&shared.connections, CONNECTIONS_MOST) else {
+                    shared.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
-                }
-                open.fetch_add(1, Ordering::Relaxed);
-                let (keeper, open) = (Arc::clone(&keeper), Arc::clone(&open));
+                };
+                let shared = shared.clone();
                 tokio::task::spawn_local(async move {
-                    let service = service_fn(move |request| answer(request, Arc::clone(&keeper)));
+                    let _place = place;
+                    let service = service_fn(move |request| answer(request, shared.clone()));
                     // A connection that breaks is its exporter's concern, which sends again.
                     let _ = http1::Builder::new()
                         .timer(TokioTimer::new())
@@ -75,54 +116,66 @@ async fn accept(listener: TcpListener, keeper: Arc<Mutex<Keeper>>) {
                         .max_buf_size(64 << 10)
                         .serve_connection(TokioIo::new(socket), service)
                         .await;
-                    open.fetch_sub(1, Ordering::Relaxed);
                 });
             }
         })
         .await;
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    keeper: Arc<Mutex<Keeper>>,
-) -> Result<Answer, Infallible> {
+async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Answer, Infallible> {
+    let found = match taken(request, &shared).await {
+        Ok(answer) => answer,
+        Err((status, why)) => {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            refusal(status, &why)
+        }
+    };
+    Ok(found)
+}
+
+/// Takes the body of a request; fails with a status and the reason.
+async fn taken(request: Request<Incoming>, shared: &Shared) -> Result<Answer, Refusal> {
+    let refuse = |status, why: &str| Err((status, why.to_owned()));
     let path = request.uri().path().to_owned();
     if request.method() != Method::POST {
-        return Ok(refusal(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "only POST is known",
-        ));
+        let why = "only POST is known; hint: POST /v1/traces";
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, why);
     }
+    let Some(_place) = Place::take(&shared.bodies, BODIES_MOST) else {
+        // exporters send again after this status
+        return refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many batches at once; hint: send again",
+        );
+    };
     let (head, body) = request.into_parts();
     let read = Limited::new(body, BODY_BYTES).collect();
     let body = match tokio::time::timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => {
-            return Ok(refusal(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body did not come whole, or has more than 8 MiB; hint: smaller batches",
-            ));
+            let why =
+                "the body did not come whole, or has more than 4 MiB; hint: export smaller batches";
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, why);
         }
         Err(_) => {
-            return Ok(refusal(
-                StatusCode::REQUEST_TIMEOUT,
-                "the body took over 10 s",
-            ));
+            let why = "the body took over 10 s; hint: export smaller batches";
+            return refuse(StatusCode::REQUEST_TIMEOUT, why);
         }
     };
     let is_json = is_json(&head.headers);
-    Ok(match path.as_str() {
-        "/v1/traces" => match export(&head.headers, &body, is_json) {
-            Ok(export) => {
-                let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-                keeper.take(&export, monotonic());
-                thanks(is_json)
-            }
-            Err((status, why)) => refusal(status, &why),
-        },
-        "/v1/metrics" | "/v1/logs" => thanks(is_json),
-        _ => refusal(StatusCode::NOT_FOUND, "spans are sent to /v1/traces"),
-    })
+    match path.as_str() {
+        "/v1/traces" => {
+            let export = export(&head.headers, &body, is_json)?;
+            let mut keeper = shared.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+            keeper.take(&export, monotonic());
+            Ok(thanks(is_json))
+        }
+        "/v1/metrics" | "/v1/logs" => Ok(thanks(is_json)),
+        _ => refuse(
+            StatusCode::NOT_FOUND,
+            "this path is not known; hint: POST /v1/traces",
+        ),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -133,7 +186,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The message of a body.
-fn export(headers: &HeaderMap, body: &[u8], json: bool) -> Result<Export, (StatusCode, String)> {
+fn export(headers: &HeaderMap, body: &[u8], json: bool) -> Result<Export, Refusal> {
     let encoding = headers.get(CONTENT_ENCODING).map(|it| it.as_bytes());
     let inflated;
     let body = match encoding {
@@ -149,13 +202,15 @@ fn export(headers: &HeaderMap, body: &[u8], json: bool) -> Result<Export, (Statu
     };
     let bad = |why: String| (StatusCode::BAD_REQUEST, why);
     if json {
-        serde_json::from_slice(body).map_err(|error| bad(format!("no spans as JSON: {error}")))
+        serde_json::from_slice(body)
+            .map_err(|error| bad(format!("no spans as JSON: {error}; hint: send OTLP")))
     } else {
-        Export::decode(body).map_err(|error| bad(format!("no spans of OTLP: {error}")))
+        Export::decode(body)
+            .map_err(|error| bad(format!("no spans of OTLP: {error}; hint: send OTLP")))
     }
 }
 
-fn inflate(body: &[u8]) -> Result<Vec<u8>, (StatusCode, String)> {
+fn inflate(body: &[u8]) -> Result<Vec<u8>, Refusal> {
     let mut bytes = Vec::new();
     let bound = BODY_BYTES as u64 + 1;
     MultiGzDecoder::new(body)
@@ -163,7 +218,7 @@ fn inflate(body: &[u8]) -> Result<Vec<u8>, (StatusCode, String)> {
         .read_to_end(&mut bytes)
         .map_err(|error| (StatusCode::BAD_REQUEST, format!("no gzip: {error}")))?;
     if bytes.len() > BODY_BYTES {
-        let why = "the body has more than 8 MiB; hint: smaller batches";
+        let why = "the body has more than 4 MiB; hint: export smaller batches";
         return Err((StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()));
     }
     Ok(bytes)

@@ -118,8 +118,8 @@ def slowest(view: View) -> Figure | None:
         row=numbers,
         name=[f"{service}: {layer}" for service, layer in
               zip(frame["service"], frame["layer"], strict=True)],
-        begin=frame["started_ns"] / MS,
-        end=frame["ended_ns"] / MS,
+        begin=frame["began"] / MS,
+        end=frame["ended"] / MS,
     )  # fmt: skip
     columns = ["row", "name", "service", "begin", "end"]
     names = dict(zip(frame["row"], frame["name"], strict=True))
@@ -128,7 +128,7 @@ def slowest(view: View) -> Figure | None:
     # room for the words behind the last bars
     domain = [0.0, max(took, float(frame["end"].max())) * 1.3]
     scale = alt.Scale(domain=domain, nice=False)
-    x = alt.X("begin:Q", title="time since the request was due (ms)", scale=scale)
+    x = alt.X("begin:Q", title="time since the scheduled time (ms)", scale=scale)
     tips = [
         "name:N", alt.Tooltip("begin:Q", format=".3s"), alt.Tooltip("end:Q", format=".3s"),
     ]  # fmt: skip
@@ -144,7 +144,7 @@ def slowest(view: View) -> Figure | None:
         view.key("layers-slowest"),
         f"The spans of the slowest request, which took {format.duration(found.slowest_ns)}",
         "Each bar is a span, below the span that it is part of; its colour is its service. "
-        "The time begins when the request was due; the dotted line is its reply.",
+        "The time begins at the scheduled time of the request; the dotted line is its reply.",
         (
             Panel(
                 chart.finish(alt.layer(bars, words, ended), height),

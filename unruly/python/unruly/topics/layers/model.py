@@ -48,9 +48,9 @@ class Blame:
     """The slow requests of one (cell, op): those slower than the p99, ``limit_ns``.
 
     ``traced`` of the ``slow`` ones have spans, and ``looked_at`` of these, as chance chose, were
-    read; every share is of these. ``usual``
-    requests, as chance chose, give the usual times; ``usual_ns`` is their median response time. The
-    ``layers`` are in the order of their shares. What is None or empty has its reason in ``absent``.
+    read; every share is of these. ``usual`` requests, as chance chose, give the usual times;
+    ``usual_ns`` is their median response time. The ``layers`` are in the order of their shares. A
+    None, or no layer, has its reason in ``absent``.
     """
 
     cell: str
@@ -67,11 +67,12 @@ class Blame:
 
 @dataclass(frozen=True)
 class Received:
-    """What became of the spans that came to a run; all are counts of spans but the last.
+    """The spans that came to a run; all are counts of spans but the last three.
 
     ``foreign`` ones were of traces that the run did not begin, ``damaged`` ones had no time or no
-    id, ``early`` ones had to be judged before their trace was complete. Chance kept one
-    of 2^``level`` usual traces.
+    id, ``early`` ones had to be judged before their trace was complete, and ``late`` ones came when
+    their trace had been left out. ``refused`` batches and connections were not taken. Chance kept
+    one of 2^``level`` traces. ``address`` is where the run listened; None if its plan does not say.
     """
 
     received: Count
@@ -79,19 +80,24 @@ class Received:
     foreign: Count
     damaged: Count
     early: Count
+    late: Count
+    refused: Count
     level: Count
+    address: str | None
 
 
 @dataclass(frozen=True)
 class Layers:
     """What spans say of slow requests.
 
-    ``received`` is None of an import, which has all spans of its files. ``slowest`` has the spans
-    of the slowest request for the chart: service, layer, role, started_ns and ended_ns since it
-    was due, depth. ``slowest_ns`` is its response time.
+    The ``rows`` with the largest p99 come first, and ``left_out`` (cell, op) have none, because
+    there are too many. ``received`` is None of an import, which has all spans of its files.
+    ``slowest`` has the spans of the slowest request for the chart: service, layer, role, began and
+    ended (ns since its scheduled time), depth. ``slowest_ns`` is its response time.
     """
 
     rows: tuple[Blame, ...]
+    left_out: Count
     received: Received | None
     slowest: pd.DataFrame
     slowest_ns: float | None = None

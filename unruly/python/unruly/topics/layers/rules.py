@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
-    from unruly.topics.layers.model import Blame, RoleName, ServiceLayer
+    from unruly.topics.layers.model import Blame, Received, RoleName, ServiceLayer
 
 SHARE_LEAST: Final = 0.5
 EXTRA_LEAST: Final = 0.5
@@ -25,7 +25,7 @@ PLACES: Final[dict[RoleName, str]] = {
     "own": "in {label}",
     "call": "in what {service} called by {name}",
     "between": "between {service} and the service that it called by {name}",
-    "outside": "before the first span or after the last",
+    "outside": "outside of all spans",
 }
 NEXT: Final[dict[RoleName, str]] = {
     "own": "Look at what this layer does or waits for.",
@@ -42,8 +42,8 @@ def slow_layers(analysis: Analysis) -> Iterator[Finding]:
     pool.getConnection (31 ms instead of 0.1 ms)
 
     Raised: The share counts requests of an operation that are slower than its p99 and have spans.
-    The lower end of its interval is {SHARE_LEAST:percent} or more. The extra time in the layer is at
-    least {EXTRA_LEAST:percent} of the usual response time, and there is more than one layer.
+    The lower end of its interval is {SHARE_LEAST:percent} or more. The extra time in the layer is
+    {EXTRA_LEAST:percent} or more of the usual response time, and there is more than one layer.
 
     Means: The own time of a span is its length without the time of the spans below it. The extra
     time of a layer is its own time in a slow request, less its median in usual requests. A call to
@@ -62,20 +62,22 @@ def slow_layers(analysis: Analysis) -> Iterator[Finding]:
         extra = layer.slow_ns - layer.usual_ns
         if (layer.share.low or 0.0) < SHARE_LEAST or extra < EXTRA_LEAST * row.usual_ns:
             continue
-        yield _slow_layer(row, layer)
+        several = len({it.cell for it in analysis.cells}) > 1
+        yield _slow_layer(row, layer, f" ({row.cell})" if several else "")
 
 
-def _slow_layer(row: Blame, layer: ServiceLayer) -> Finding:
+def _slow_layer(row: Blame, layer: ServiceLayer, where: str) -> Finding:
     share = layer.share
     place = PLACES[layer.role].format(label=layer.label, service=layer.service, name=layer.name)
+    times = f"{duration(layer.slow_ns)} instead of {duration(layer.usual_ns)}"
     return Finding(
         "slow-layer",
         "why",
         "informs",
         70,
         f"{percent(share.estimate or 0.0)} [{percent(share.low or 0.0)}, "
-        f"{percent(share.high or 1.0)}] of the slow “{row.op}” requests spent most of their extra "
-        f"time {place} ({duration(layer.slow_ns)} instead of {duration(layer.usual_ns)})",
+        f"{percent(share.high or 1.0)}] of the slow “{row.op}” requests{where} spent most of "
+        f"their extra time {place} ({times})",
         f"{count(layer.requests)} of {count(row.looked_at)} slow requests with spans, compared "
         f"with {count(row.usual)} usual ones.",
         {
@@ -97,7 +99,7 @@ def _slow_layer(row: Blame, layer: ServiceLayer) -> Finding:
 def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
     """Slow requests make the same call many times.
 
-    Example: slow “view” requests have 30 spans shop: SELECT item, usual ones 1.2
+    Example: slow “view” requests have 30 “SELECT item” spans of shop, usual ones 1.2
 
     Raised: In the requests slower than the p99, a layer has {CALLS_FACTOR:number} times as many
     spans as in usual requests, and at least {CALLS_LEAST:number} more. The time of these spans and
@@ -127,7 +129,8 @@ def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
             "why",
             "informs",
             65,
-            f"slow “{row.op}” requests have {times} spans {layer.label}, usual ones {usual}",
+            f"slow “{row.op}” requests have {times} “{layer.name}” spans of {layer.service}, "
+            f"usual ones {usual}",
             f"With the spans below they took {duration(extra)} more, in {count(row.looked_at)} "
             "requests slower than the p99.",
             {
@@ -154,32 +157,38 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
     Example: 40 % of the slow “view” requests have no spans
 
     Raised: The run was to receive spans, and none of its requests has any. Or
-    {UNTRACED_LEAST:percent} or more of the slow requests of an operation have none.
+    {UNTRACED_LEAST:percent} or more of the slow requests of an operation have none, and the
+    receiver kept every trace.
 
     Means: No layer can be named for these requests. A service exports spans if an OpenTelemetry
     library or agent is in it, and passes on the `traceparent` of its requests. The sampler of a
     service may drop traces. A request that ended before it reached a service has no spans.
 
-    Next: Start each service with `OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318`,
-    `OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf` and `OTEL_TRACES_SAMPLER=parentbased_always_on`.
+    Next: Start each service with the address of the run in `OTEL_EXPORTER_OTLP_ENDPOINT`, such as
+    `http://127.0.0.1:4318`, and with `OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf` and
+    `OTEL_TRACES_SAMPLER=parentbased_always_on`.
 
     Numbers: `layers.received` and `layers.rows[]` in `summary.json`.
     """
     found = layers_of(analysis)
-    if found is None:
+    if found is None or found.received is None:
         return
     received = found.received
-    if received is not None and not received.kept:
+    if not received.kept:
         told = "No span came to the run."
-        if received.received:
+        if received.received or received.refused:
             told = (
                 f"{count(received.received)} spans came to the run; {count(received.foreign)} were "
-                "of other traces."
+                f"of other traces. {count(received.refused)} batches were refused."
             )
-        evidence = {"received": received.received, "foreign": received.foreign}
-        yield _missing("no service exported spans of these requests", told, evidence)
+        evidence = {
+            "received": received.received,
+            "foreign": received.foreign,
+            "refused": received.refused,
+        }
+        yield _missing("no service exported spans of these requests", told, evidence, received)
         return
-    for row in found.rows:
+    for row in found.rows if not received.level else ():
         without = row.slow - row.traced
         share = without / row.slow if row.slow else 0.0
         if share < UNTRACED_LEAST:
@@ -189,10 +198,12 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
             f"{count(without)} of {count(row.slow)}: the services did not export them, or these "
             "requests were slow before they reached a service.",
             {"cell": row.cell, "op": row.op, "without": without, "slow": row.slow, "share": share},
+            received,
         )
 
 
-def _missing(title: str, told: str, evidence: dict[str, object]) -> Finding:
+def _missing(title: str, told: str, evidence: dict[str, Any], received: Received) -> Finding:
+    address = received.address or "127.0.0.1:4318"
     return Finding(
         "spans-missing",
         "trust",
@@ -201,7 +212,7 @@ def _missing(title: str, told: str, evidence: dict[str, object]) -> Finding:
         title,
         told,
         evidence,
-        "Start each service with OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 and "
+        f"Start each service with OTEL_EXPORTER_OTLP_ENDPOINT=http://{address} and "
         "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf.",
     )
 

@@ -19,7 +19,7 @@ ROLES: Final[dict[RoleName, str]] = {
     "own": "its own work",
     "call": "what it called, which has no spans",
     "between": "network and queue before the called service",
-    "outside": "before the first span or after the last",
+    "outside": "no span was open",
 }
 NOTE: Final = (
     "Slow requests are those beyond the p99. The time of a layer is the length of its spans "

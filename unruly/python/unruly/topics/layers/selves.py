@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NOBODY: Final = -1
+DEEPEST: Final = 200
+"""Spans that stand deeper have no time of their own: it stays with the ones above."""
 
 
 def with_parents(spans: pd.DataFrame) -> pd.DataFrame:
@@ -37,80 +39,115 @@ def with_parents(spans: pd.DataFrame) -> pd.DataFrame:
     return once.assign(above=np.where(above == np.arange(len(once)), NOBODY, above))
 
 
-def self_times(spans: pd.DataFrame) -> NDArray[np.float64]:
-    """Return the time (ns) that each span took itself, as `with_parents` gives them."""
-    began = spans["started_ns"].to_numpy(dtype=np.int64)
-    ended = spans["ended_ns"].to_numpy(dtype=np.int64)
+def depths(spans: pd.DataFrame) -> NDArray[np.int64]:
+    """Return how many spans stand above each, as `with_parents` gives them.
+
+    A span in a circle of parents, or below one, or deeper than `DEEPEST`, has -1.
+    """
     above = spans["above"].to_numpy(dtype=np.int64)
-    below = np.flatnonzero(above != NOBODY)
-    service = pd.factorize(spans["service"])[0]
-    parent = above[below]
-    taken = covered(
-        parent,
-        (began[below], ended[below]),
-        (began[parent], ended[parent]),
-        service[below] != service[parent],
-        len(spans),
+    found = np.where(above == NOBODY, 0, NOBODY)
+    for depth in range(1, DEEPEST + 1):
+        # of a root the place above is the last one, and it has its depth
+        new = (found == NOBODY) & (found[above] == depth - 1) if len(above) else found < 0
+        if not new.any():
+            break
+        found[new] = depth
+    return found
+
+
+def laid(spans: pd.DataFrame, whole: pd.DataFrame) -> pd.DataFrame:
+    """Return when each span was open within the span above it, and within its request.
+
+    Parameters
+    ----------
+    spans : DataFrame
+        As `with_parents` gives them.
+    whole : DataFrame
+        number, intended_ns, response (ns): the requests.
+
+    Returns
+    -------
+    DataFrame
+        The spans with ``began`` and ``ended`` (ns since the scheduled time), ``depth`` and
+        ``self_ns``. A span that goes on after the one above it has ended counts only until then.
+        The clocks of services differ, and lengths of time do not: spans of another service than
+        the one above them, which do not lie within it but would fit, are moved there together,
+        and those below with them.
+    """
+    requests = whole.set_index("number").loc[spans["number"]]
+    since = requests["intended_ns"].to_numpy(dtype=np.int64)
+    last = requests["response"].to_numpy(dtype=np.float64).astype(np.int64)
+    raw = np.column_stack(
+        [
+            spans["started_ns"].to_numpy(np.int64) - since,
+            spans["ended_ns"].to_numpy(np.int64) - since,
+        ]
     )
-    return np.asarray(np.maximum((ended - began) - taken, 0), dtype=np.float64)
+    above = spans["above"].to_numpy(dtype=np.int64)
+    service = pd.factorize(spans["service"])[0]
+    number = pd.factorize(spans["number"])[0]
+    depth = depths(spans)
+    shift = np.zeros(len(spans), np.int64)
+    placed = np.zeros((len(spans), 2), np.int64)
+    for level in range(int(depth.max(initial=NOBODY)) + 1):
+        at = np.flatnonzero(depth == level)
+        over = above[at]
+        if level:
+            frame, moved = placed[over], shift[over]
+            elsewhere, group = service[at] != service[over], over
+        else:
+            frame = np.column_stack([np.zeros(len(at), np.int64), last[at]])
+            moved, elsewhere, group = (
+                np.zeros(len(at), np.int64),
+                np.ones(len(at), bool),
+                number[at],
+            )
+        spread = raw[at] + moved[:, None]
+        shift[at] = moved + np.where(elsewhere, _moves(spread, frame, group, service[at]), 0)
+        placed[at] = np.clip(raw[at] + shift[at][:, None], frame[:, :1], frame[:, 1:])
+    taken = np.zeros(len(spans), np.int64)
+    below = np.flatnonzero(depth > 0)
+    if len(below):
+        taken = union(above[below], placed[below], len(spans))
+    own = np.where(depth == NOBODY, 0, placed[:, 1] - placed[:, 0] - taken)
+    return spans.assign(
+        began=placed[:, 0], ended=placed[:, 1], depth=depth,
+        self_ns=np.maximum(own, 0).astype(np.float64),
+    )  # fmt: skip
 
 
-def covered(
-    parent: NDArray[np.int64],
-    own: tuple[NDArray[np.int64], NDArray[np.int64]],
-    whole: tuple[NDArray[np.int64], NDArray[np.int64]],
-    elsewhere: NDArray[np.bool_],
-    n: int,
+def _moves(
+    spans: NDArray[np.int64],
+    frame: NDArray[np.int64],
+    group: NDArray[np.int64],
+    service: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return how much of each of `n` parents' times the spans below cover.
+    """Return by how much to move each span, so that all of one service lie within their frame."""
+    table = pd.DataFrame(
+        {"group": group, "service": service, "low": spans[:, 0], "high": spans[:, 1]}
+    )
+    hulls = table.groupby(["group", "service"])
+    low = hulls["low"].transform("min").to_numpy(dtype=np.int64)
+    high = hulls["high"].transform("max").to_numpy(dtype=np.int64)
+    first, last = frame[:, 0], frame[:, 1]
+    strays = ((low < first) | (high > last)) & (high - low <= last - first)
+    return np.where(strays, first + (last - first - (high - low)) // 2 - low, 0)
+
+
+def union(parent: NDArray[np.int64], spans: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return for each of `n` parents how long one of its spans at least was open.
 
     Parameters
     ----------
     parent : array, shape (spans,)
         Whose span it is, in 0 .. n - 1.
-    own, whole : pairs of arrays
-        Begin and end of each span, and those of its parent.
-    elsewhere : array of bool
-        Whether the span has another clock than its parent. One that does not lie within its parent
-        but would fit is moved there: clocks of hosts differ, and lengths of time do not.
-
-    Returns
-    -------
-    array, shape (n,)
-        Overlaps count once. What a span does after its parent's end does not count.
+    spans : array, shape (spans, 2)
+        Begin and end of each. Overlaps count once.
     """
-    (began, ended), (first, last) = own, whole
-    lasted = ended - began
-    strays = elsewhere & ((began < first) | (ended > last)) & (lasted <= last - first)
-    began = np.where(strays, first + (last - first - lasted) // 2, began)
-    ended = np.where(strays, began + lasted, ended)
-    began, ended = np.clip(began, first, last), np.clip(ended, first, last)
-    order = np.lexsort((began, parent))
-    parent, began, ended = parent[order], began[order], ended[order]
-    latest = pd.Series(ended).groupby(parent).cummax().to_numpy()
-    before = np.empty_like(latest)
-    before[1:] = latest[:-1]
-    fresh = np.ones(len(parent), bool)
-    fresh[1:] = parent[1:] != parent[:-1]
-    from_ns = np.where(fresh, began, np.maximum(began, before)) if len(parent) else began
-    share = np.maximum(ended - from_ns, 0)
-    return np.bincount(parent, share, minlength=n).astype(np.int64)
-
-
-def depths(spans: pd.DataFrame) -> NDArray[np.int64]:
-    """Return how many spans stand above each; a circle of parents ends after as many as there are.
-
-    Parameters
-    ----------
-    spans : DataFrame
-        Of one request, as `with_parents` gives them.
-    """
-    above = spans["above"].to_numpy(dtype=np.int64)
-    depth, at = np.zeros(len(above), np.int64), above.copy()
-    for _ in range(len(above)):
-        going = at != NOBODY
-        if not going.any():
-            break
-        depth[going] += 1
-        at[going] = above[at[going]]
-    return depth
+    order = np.lexsort((spans[:, 0], parent))
+    parent, began, ended = parent[order], spans[order, 0], spans[order, 1]
+    latest = pd.Series(ended).groupby(parent).cummax().to_numpy(dtype=np.int64)
+    from_ns = began.copy()
+    same = parent[1:] == parent[:-1]
+    from_ns[1:] = np.where(same, np.maximum(began[1:], latest[:-1]), began[1:])
+    return np.bincount(parent, np.maximum(ended - from_ns, 0), minlength=n).astype(np.int64)

@@ -8,7 +8,7 @@ has most of its extra time. The method in full: unruly/docs/methods/layers.md.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pandas as pd
@@ -20,11 +20,12 @@ from unruly.tables import layers as layer_tables
 from unruly.tables.causes import cut
 from unruly.tables.spans import REQUEST
 from unruly.topics.layers.model import Blame, Layers, Received, ServiceLayer
-from unruly.topics.layers.selves import NOBODY, covered, depths, self_times, with_parents
+from unruly.topics.layers.selves import NOBODY, laid, union, with_parents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import ibis
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
     from unruly.topics.layers.model import RoleName
 
 COUNTED: Final = "spans received"
+KEYS_MOST: Final = 100
+"""Most (cell, op) that are looked at: those with the largest p99."""
 SLOW_MOST: Final = 5_000
 USUAL_MOST: Final = 10_000
-"""Both over all (cell, op) together."""
+"""Both over all (cell, op) together; each has `EACH_LEAST` of both at least."""
+EACH_LEAST: Final = 200
 SLOW_LEAST: Final = 5
 USUAL_LEAST: Final = 20
 """Fewer do not give usual times."""
@@ -43,7 +47,8 @@ LAYERS_MOST: Final = 30
 BLOCKS: Final = 30
 OUTSIDE: Final = ("", "", "outside")
 SLOWEST_SPANS: Final = 60
-SLOWEST_COLUMNS: Final = ["service", "layer", "role", "started_ns", "ended_ns", "depth"]
+SLOWEST_COLUMNS: Final = ["service", "layer", "role", "began", "ended", "depth"]
+_NUMBERED: Final = ["op", "intended_ns", "response", "slow", "scatter", "number"]
 _LAYER: Final = ["service", "layer", "role"]
 _COUNT: Final = re.compile(r"(\w+) (\d+)")
 
@@ -63,17 +68,19 @@ def _has_spans(context: Context) -> bool:
 
 
 def _received(context: Context) -> Received | None:
-    """What became of the spans of a run, over all of its trials."""
+    """The numbers of the spans that came to a run, over all of its trials."""
     events = context.run.events
-    told = fetch(events.filter(events.kind == COUNTED).select("detail"))["detail"]
-    counts = [
-        {name: int(value) for name, value in _COUNT.findall(str(it))} for it in told
-    ]  # fmt: skip
-    names = ("received", "kept", "foreign", "damaged", "early")
-    if not counts:
+    told = fetch(events.filter(events.kind == COUNTED).select("cell", "detail"))
+    if told.empty:
         return None
+    counts = [
+        {name: int(value) for name, value in _COUNT.findall(str(it))} for it in told["detail"]
+    ]
+    names = ("received", "kept", "foreign", "damaged", "early", "late", "refused")
     sums = {name: sum(it.get(name, 0) for it in counts) for name in names}
-    return Received(**sums, level=max(it.get("level", 0) for it in counts))
+    level = max(it.get("level", 0) for it in counts)
+    address = context.run.plan.cell(str(told["cell"].iloc[0])).spans
+    return Received(**sums, level=level, address=address)
 
 
 def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
@@ -87,56 +94,70 @@ def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
         Their p99 of the response time is the limit beyond which a request is slow.
     """
     context.progress("layers")
-    limits = {
-        (it.cell, it.op): float(it.p99)
-        for it in summaries
-        if it.latency == "response" and it.op != "*" and it.kept == "rows" and it.p99 is not None
-    }
+    whole = [
+        it for it in summaries if it.latency == "response" and it.op != "*" and it.kept == "rows"
+    ]
     received = _received(context)
     nothing = pd.DataFrame(columns=SLOWEST_COLUMNS)
-    if not limits or not _has_spans(context):
-        return Layers((), received, nothing)
-    counts, requests = _requests(context, limits, received)
+    if not whole or not _has_spans(context):
+        return Layers((), 0, received, nothing)
+    worst = sorted(whole, key=lambda it: (-(it.p99 or 0.0), it.cell, it.op))[:KEYS_MOST]
+    limits = {(it.cell, it.op): float(it.p99) for it in worst if it.p99 is not None}
+    rows = [_unknown(it) for it in worst if it.p99 is None]
+    left_out = len(whole) - len(worst)
+    if not limits:
+        return Layers(tuple(rows), left_out, received, nothing)
+    table = inline([{"cell": c, "op": o, "limit_ns": it} for (c, o), it in limits.items()])
+    traced = layer_tables.traced(context.run.spans, context.rows, table)
+    counts, requests = _requests(context, traced, table, received)
     spans = _spans(context, requests)
-    rows = []
-    for (cell, op), limit in sorted(limits.items()):
+    found = []
+    for (cell, op), limit in limits.items():
         own = requests[(requests["cell"] == cell) & (requests["op"] == op)]
-        rows.append(_blame((cell, op), limit, counts.get((cell, op), (0, 0)), own, spans))
-    late = requests[requests["slow"]]
-    if late.empty:
-        return Layers(tuple(rows), received, nothing)
-    row = late.loc[late["response"].idxmax()]
-    return Layers(tuple(rows), received, _slowest(row, spans), float(row["response"]))
+        found.append(_blame((cell, op), limit, counts.get((cell, op), (0, 0)), own, spans))
+    slowest = fetch(layer_tables.slowest(traced)).assign(number=0)
+    if slowest.empty:
+        return Layers((*found, *rows), left_out, received, nothing)
+    longest = _slowest(_spans(context, slowest))
+    took = float(slowest["response"].iloc[0])
+    return Layers((*found, *rows), left_out, received, longest, took)
+
+
+def _unknown(it: CellSummary) -> Blame:
+    why = it.absent.get("p99", "the p99 is not known")
+    return Blame(it.cell, it.op, None, 0, 0, 0, 0, None, (), {"layers": why})
 
 
 def _requests(
-    context: Context, limits: dict[tuple[str, str], float], received: Received | None
+    context: Context, traced: ibis.Table, limits: ibis.Table, received: Received | None
 ) -> tuple[dict[tuple[str, str], tuple[int, int]], pd.DataFrame]:
     """How many are slow, how many of these have spans, and a sample of those with spans.
 
-    The sample has slow requests and usual ones, numbered.
+    The sample has slow requests and usual ones, numbered. In a run whose receiver did not keep
+    every trace both are of those that chance chose: the slowest that were kept besides are a
+    choice by what made them slow.
     """
-    table = inline([{"cell": c, "op": o, "limit_ns": it} for (c, o), it in limits.items()])
-    counted = fetch(layer_tables.slow_counts(context.rows, table))
-    slow = {(str(c), str(o)): int(n) for c, o, n in counted.itertuples(index=False)}
-    traced = layer_tables.traced(context.run.spans, context.rows, table)
+    slow = fetch(layer_tables.slow_counts(context.rows, limits))
     sizes = fetch(layer_tables.traced_counts(traced))
-    # of those that chance did not choose at the end of the run none is usual
-    spare = 1 << (received.level if received else 0)
-    wanted = spare * USUAL_MOST / len(limits)
+    with_spans = {(str(c), str(o)): int(n) for c, o, _, n in sizes.itertuples(index=False)}
+    counts = {
+        (str(c), str(o)): (int(n), with_spans.get((str(c), str(o)), 0))
+        for c, o, n in slow.itertuples(index=False)
+    }
+    if sizes.empty:
+        return counts, pd.DataFrame(columns=[*REQUEST, *_NUMBERED])
+    wanted = max(EACH_LEAST, USUAL_MOST // len(sizes))
+    most = max(EACH_LEAST, SLOW_MOST // len(sizes))
+    # few of those kept as slow are among the usual ones: twice as many leave enough
     cuts = [
-        {"cell": str(c), "op": str(o), "cut": cut(wanted, int(n))}
+        {"cell": str(c), "op": str(o), "cut": cut(2 * wanted, int(n))}
         for c, o, n, _ in sizes.itertuples(index=False)
     ]
-    with_spans = {(str(c), str(o)): int(n) for c, o, _, n in sizes.itertuples(index=False)}
-    counts = {key: (n, with_spans.get(key, 0)) for key, n in slow.items()}
-    if not cuts:
-        return counts, pd.DataFrame(columns=[*REQUEST, "op", "slow", "number"])
     found = fetch(layer_tables.picked(traced, inline(cuts)))
-    usual = _chosen(context, found, received) if received else np.ones(len(found), bool)
+    if received is not None and received.level:
+        found = found[_chosen(context, found, received)]
     place = found.groupby(["cell", "op", "slow"]).cumcount()
-    kept = found["slow"] & (place < max(1, SLOW_MOST // len(limits)))
-    found = found[kept | (usual & ~found["slow"])].assign(usual=usual)
+    found = found[place < np.where(found["slow"], most, wanted)]
     return counts, found.reset_index(drop=True).rename_axis("number").reset_index()
 
 
@@ -155,28 +176,28 @@ def _chosen(context: Context, rows: pd.DataFrame, received: Received) -> NDArray
 
 
 def _spans(context: Context, requests: pd.DataFrame) -> pd.DataFrame:
-    """The spans of these requests, each with the place of the one above, its own time and role."""
+    """The spans of these requests: when each was open, its own time, and its role."""
     spans = fetch(layer_tables.spans_of(context.run.spans, inline(requests[[*REQUEST, "number"]])))
-    spans = with_parents(spans)
-    spans = spans.assign(self_ns=self_times(spans))
+    spans = laid(with_parents(spans), requests)
     return spans.assign(role=_roles(spans))
 
 
 def _roles(spans: pd.DataFrame) -> NDArray[np.object_]:
     """Whose the own time of each span is.
 
-    A call whose service has spans took itself only the time between the two. Layers have one role:
-    of one call in a hundred the span of the service may be lost.
+    A call whose service has spans took itself only the time between the two. Calls of one name
+    have one role: of one in a hundred the span of the service may be lost.
     """
     above = spans["above"].to_numpy(dtype=np.int64)
-    service = pd.factorize(spans["service"])[0]
     has_parent = np.flatnonzero(above != NOBODY)
-    crosses = service[has_parent] != service[above[has_parent]]
+    service = pd.factorize(spans["service"])[0]
+    serves = spans["kind"].isin(["server", "consumer"]).to_numpy()[has_parent]
+    crosses = serves | (service[has_parent] != service[above[has_parent]])
     answered = np.zeros(len(spans), bool)
     answered[above[has_parent[crosses]]] = True
-    calls = spans["kind"].isin(["client", "producer"]).to_numpy()
-    names = [spans["service"], spans["layer"]]
-    often = pd.Series(answered).groupby(names).transform("mean").to_numpy() >= 0.5
+    calls = spans["kind"].isin(["client", "producer"])
+    names = [spans["service"], spans["layer"], calls]
+    often = pd.Series(answered, index=spans.index).groupby(names).transform("mean") >= 0.5
     return np.where(calls, np.where(often, "between", "call"), "own").astype(object)
 
 
@@ -188,10 +209,10 @@ def _blame(
     spans: pd.DataFrame,
 ) -> Blame:
     """Give each slow request of one (cell, op) to the layer that has most of its extra time."""
-    late = requests[requests["slow"]]
-    usual = requests[~requests["slow"]]
+    is_slow = requests["slow"].to_numpy(dtype=bool)
+    late, usual = requests[is_slow], requests[~is_slow]
     middle = float(usual["response"].median()) if len(usual) else None
-    why = _too_few(*counts, len(usual))
+    why = _too_few(counts[0], len(late), len(usual))
     if why is not None:
         return Blame(*key, limit, *counts, len(late), len(usual), middle, (), {"layers": why})
     own = spans[spans["number"].isin(requests["number"])]
@@ -206,13 +227,13 @@ def _blame(
     return Blame(*key, limit, *counts, len(late), len(usual), middle, found)
 
 
-def _too_few(slow: int, traced: int, usual: int) -> str | None:
+def _too_few(slow: int, read: int, usual: int) -> str | None:
     if slow < SLOW_LEAST:
         return f"{slow} requests were slower than the p99; {SLOW_LEAST} are needed"
-    if traced < SLOW_LEAST:
-        return f"{traced} of the {slow} slow requests have spans; {SLOW_LEAST} are needed"
+    if read < SLOW_LEAST:
+        return f"{read} of {slow} slow requests have spans by chance; {SLOW_LEAST} are needed"
     if usual < USUAL_LEAST:
-        return f"{usual} usual requests have spans; {USUAL_LEAST} are needed"
+        return f"{usual} usual requests have spans by chance; {USUAL_LEAST} are needed"
     return None
 
 
@@ -225,23 +246,16 @@ def _times(spans: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
 
 def _outside(spans: pd.DataFrame, requests: pd.DataFrame) -> pd.DataFrame:
     """The time of each request in which no span was open, by the spans that have no parent."""
-    roots = spans[spans["above"] == NOBODY]
+    roots = spans[spans["depth"] == 0]
     place = pd.Series(np.arange(len(requests)), index=requests["number"].to_numpy())
     parent = place[roots["number"].to_numpy()].to_numpy(dtype=np.int64)
-    began = requests["intended_ns"].to_numpy(dtype=np.int64)
-    lasted = requests["response"].to_numpy(dtype=np.float64).astype(np.int64)
-    taken = covered(
-        parent,
-        (roots["started_ns"].to_numpy(np.int64), roots["ended_ns"].to_numpy(np.int64)),
-        (began[parent], (began + lasted)[parent]),
-        np.ones(len(roots), bool),
-        len(requests),
-    )
+    open_ns = union(parent, roots[["began", "ended"]].to_numpy(dtype=np.int64), len(requests))
+    lasted = requests["response"].to_numpy(dtype=np.float64)
     service, layer, role = OUTSIDE
     return pd.DataFrame(
         {
             "number": requests["number"].to_numpy(), "service": service, "layer": layer,
-            "role": role, "self_ns": np.maximum(lasted - taken, 0).astype(float), "calls": 0,
+            "role": role, "self_ns": np.maximum(lasted - open_ns, 0.0), "calls": 0,
         }
     )  # fmt: skip
 
@@ -300,14 +314,9 @@ def _role(word: str) -> RoleName:
     return roles[word]
 
 
-def _slowest(row: pd.Series[Any], spans: pd.DataFrame) -> pd.DataFrame:
-    """The spans of a request: the longest of them, in the order in which they began."""
-    own = spans[spans["number"] == row["number"]].reset_index(drop=True)
-    # places of the whole frame are none of this part
-    own = with_parents(own.drop(columns="above"))
-    own = own.assign(depth=depths(own), lasted=own["ended_ns"] - own["started_ns"])
-    own = own.nlargest(SLOWEST_SPANS, "lasted").sort_values(["started_ns", "depth"])
-    since = int(row["intended_ns"])
-    return own.assign(started_ns=own["started_ns"] - since, ended_ns=own["ended_ns"] - since)[
-        SLOWEST_COLUMNS
-    ].reset_index(drop=True)
+def _slowest(spans: pd.DataFrame) -> pd.DataFrame:
+    """The longest spans of a request, in the order in which they began."""
+    known = spans[spans["depth"] != NOBODY]
+    known = known.assign(lasted=known["ended"] - known["began"])
+    longest = known.nlargest(SLOWEST_SPANS, "lasted").sort_values(["began", "depth"])
+    return longest[SLOWEST_COLUMNS].reset_index(drop=True)

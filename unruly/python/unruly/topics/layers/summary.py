@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from unruly.contract import Count
     from unruly.topics.layers.model import Blame, Layers, Received
 
 
 @dataclass(frozen=True)
 class LayersSummary:
-    """Which layers made requests slow, and what became of the spans that came."""
+    """The layers that made requests slow, and the numbers of the spans that came."""
 
     rows: tuple[Blame, ...]
+    left_out: Count
     received: Received | None
 
 
 def summary(view: Layers) -> LayersSummary:
     """Return what the topic says."""
-    return LayersSummary(view.rows, view.received)
+    return LayersSummary(view.rows, view.left_out, view.received)
