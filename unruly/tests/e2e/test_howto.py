@@ -159,7 +159,7 @@ def traced(_: Path) -> Iterator[Setting]:
     port = free_port(HOST)
     with traced_shop(port, front="pool") as url:
         place = url.removeprefix("http://").removesuffix("/view")
-        longer = {r"-d 60s\b": "-d 8s", "localhost:8080": place}
+        longer = {r"-d 60s\b": "-d 8s", "localhost:8080": place, "-c 8\\b": "-c 64"}
         yield {**longer, "127.0.0.1:4318": f"{HOST}:{port}"}, {}
 
 

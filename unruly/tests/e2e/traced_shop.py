@@ -2,7 +2,7 @@
 
 Run by the Python that has OpenTelemetry: ``traced_shop.py front PORT STOCK_PORT [trouble]`` or
 ``traced_shop.py stock PORT [trouble]``. A trouble is real: a pool that others hold, work that takes
-long, too few workers, a call that is made again and again. It happens to about one request in 60.
+long, too few workers, a call that is made again and again. It happens to about one request in 50.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from opentelemetry.trace import SpanKind
 
 from opentelemetry import propagate, trace
 
-SLOW_S = 0.08
-EVERY = 60
+SLOW_S = 0.2
+EVERY = 50
+CONNECTIONS = 4
 ROLE, PORT = sys.argv[1], int(sys.argv[2])
 STOCK_PORT = int(sys.argv[3]) if ROLE == "front" else 0
 TROUBLE = (sys.argv[4:] if ROLE == "front" else sys.argv[3:] or [""])[:1] or [""]
@@ -34,8 +35,7 @@ provider = TracerProvider(resource=Resource.create(about))
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(provider)
 tracer = trace.get_tracer("shop")
-pool = threading.Semaphore(2)
-workers = threading.Semaphore(1)
+pool = threading.Semaphore(CONNECTIONS)
 
 
 def troubled(name: str) -> bool:
@@ -46,9 +46,11 @@ def troubled(name: str) -> bool:
 def hold_the_pool() -> None:
     """Take all connections now and then, as a long report would."""
     while True:
-        time.sleep(0.9)
-        with pool, pool:
-            time.sleep(SLOW_S)
+        time.sleep(2.5)
+        for _ in range(CONNECTIONS):
+            pool.acquire()
+        time.sleep(SLOW_S)
+        pool.release(CONNECTIONS)
 
 
 def burn(seconds: float) -> None:
@@ -86,12 +88,12 @@ def view() -> None:
     with tracer.start_as_current_span("pool.get"):
         pool.acquire()
     try:
-        for _ in range(30 if troubled("calls") else 1):
+        for _ in range(60 if troubled("calls") else 1):
             ask()
     finally:
         pool.release()
     with tracer.start_as_current_span("render"):
-        burn(SLOW_S if troubled("render") else 0.0005)
+        burn(0.0005)
 
 
 def ask() -> None:

@@ -351,8 +351,11 @@ fn spans(section: &Section<'_>) -> Result<Option<SocketAddr>, PlanError> {
         return Ok(None);
     };
     let wanted = "must be an IP address and a port";
-    let parsed = address.parse().map(Some);
-    parsed.map_err(|_| section.refuse(key.name, wanted, key.example()))
+    let parsed = address.parse::<SocketAddr>().ok();
+    let known = parsed.filter(|it| it.port() != 0);
+    known
+        .map(Some)
+        .ok_or_else(|| section.refuse(key.name, wanted, key.example()))
 }
 
 /// Refuses what means nothing beside a trace, or only with one.

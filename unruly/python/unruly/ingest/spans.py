@@ -191,8 +191,13 @@ def _spans(
         if whose is not None:
             parts.append(_part(span, whose))
             half = halves.get(span.id)
-            if half is not None and half.id != span.id:
-                parts.append(_part(half, whose))
+            if half is not None:
+                part = _part(half, whose)
+                if half.id == span.id:
+                    # both halves have one id: that of the server's is made, below the call
+                    made = None if part.span_id is None else ~part.span_id
+                    part = part._replace(span_id=made, parent_id=part.span_id)
+                parts.append(part)
 
 
 def _owner(

@@ -78,6 +78,14 @@ struct Waiting {
     touched_ns: MonoNs,
 }
 
+/// Why a trace is kept, or that it is not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Chosen,
+    Slow,
+    LeftOut,
+}
+
 /// Takes spans, and gives back those to keep.
 pub(super) struct Keeper {
     /// The client of each first half of a trace's id, with that half.
@@ -86,8 +94,7 @@ pub(super) struct Keeper {
     /// In the order in which they came, each with the second half of its id.
     order: VecDeque<(Request, u64, MonoNs)>,
     held: usize,
-    /// Whether a trace that was judged is kept.
-    judged: HashMap<Request, bool>,
+    judged: HashMap<Request, Fate>,
     remembered: VecDeque<Request>,
     /// Late spans of traces that are kept.
     late: Vec<Trace>,
@@ -98,6 +105,7 @@ pub(super) struct Keeper {
     slowest: u64,
     by_chance: u64,
     slow: u64,
+    services: Names,
     names: Names,
     pub(super) counts: Counts,
 }
@@ -118,6 +126,7 @@ impl Keeper {
             slowest: SLOWEST,
             by_chance: 0,
             slow: 0,
+            services: Names::default(),
             names: Names::default(),
             counts: Counts::default(),
         }
@@ -128,7 +137,12 @@ impl Keeper {
         self.level
     }
 
-    /// The name with this number.
+    /// The name of the service with this number.
+    pub(super) fn service(&self, number: u32) -> &str {
+        self.services.get(number)
+    }
+
+    /// The name of a span with this number.
     pub(super) fn name(&self, number: u32) -> &str {
         self.names.get(number)
     }
@@ -162,16 +176,14 @@ impl Keeper {
             self.counts.damaged += 1;
             return;
         };
-        match self.judged.get(&request) {
-            Some(true) => {
-                self.late.push((request, vec![span]));
-                return;
-            }
-            Some(false) => {
+        if let Some(fate) = self.judged.get(&request).copied() {
+            if fate == Fate::LeftOut || self.late.len() >= WAITING_MOST {
                 self.counts.late += 1;
-                return;
+            } else {
+                self.count(fate, 1);
+                self.late.push((request, vec![span]));
             }
-            None => {}
+            return;
         }
         if self.held >= 2 * WAITING_MOST {
             self.counts.early += 1;
@@ -199,7 +211,7 @@ impl Keeper {
         Some(Span {
             id: id.ok()?,
             parent: parent.map_or(0, u64::from_be_bytes),
-            service: self.names.number(service),
+            service: self.services.number(service),
             name: self.names.number(&wire.name),
             kind: u8::try_from(wire.kind).unwrap_or(0),
             failed: wire.status.as_ref().is_some_and(|it| it.code == 2),
@@ -230,9 +242,10 @@ impl Keeper {
                 self.counts.early += waiting.spans.len() as u64;
             }
             self.held -= waiting.spans.len();
-            let is_kept = self.judge(chance, &waiting.spans, slow_ns);
-            self.remember(request, is_kept);
-            if is_kept {
+            let fate = self.judge(chance, &waiting.spans, slow_ns);
+            self.count(fate, waiting.spans.len() as u64);
+            self.remember(request, fate);
+            if fate != Fate::LeftOut {
                 found.push((request, waiting.spans));
             }
         }
@@ -242,37 +255,47 @@ impl Keeper {
         found
     }
 
-    /// Returns true if a trace is to be kept.
-    fn judge(&mut self, chance: u64, spans: &[Span], slow_ns: u64) -> bool {
+    fn judge(&mut self, chance: u64, spans: &[Span], slow_ns: u64) -> Fate {
         let lasted_ns = longest(spans);
         self.durations.add(lasted_ns);
         if chance & ((1 << self.level) - 1) == 0 {
-            self.by_chance += spans.len() as u64;
-            if self.by_chance > QUOTA && self.level < LEVEL_MOST {
-                self.level += 1;
-                // half of those so far would have been chosen by the new level
-                self.by_chance /= 2;
-            }
-            return true;
+            Fate::Chosen
+        } else if lasted_ns >= slow_ns {
+            Fate::Slow
+        } else {
+            Fate::LeftOut
         }
-        let is_slow = lasted_ns >= slow_ns;
-        if is_slow {
-            self.slow += spans.len() as u64;
-            if self.slow > QUOTA {
-                self.slowest = self.slowest.saturating_mul(2);
-                self.slow /= 2;
-            }
-        }
-        is_slow
     }
 
-    fn remember(&mut self, request: Request, is_kept: bool) {
+    /// Counts kept spans against the quota of their kind. Half of those so far would have been kept
+    /// by the next rule.
+    fn count(&mut self, fate: Fate, spans: u64) {
+        match fate {
+            Fate::Chosen => {
+                self.by_chance += spans;
+                if self.by_chance > QUOTA && self.level < LEVEL_MOST {
+                    self.level += 1;
+                    self.by_chance /= 2;
+                }
+            }
+            Fate::Slow => {
+                self.slow += spans;
+                if self.slow > QUOTA {
+                    self.slowest = self.slowest.saturating_mul(2);
+                    self.slow /= 2;
+                }
+            }
+            Fate::LeftOut => {}
+        }
+    }
+
+    fn remember(&mut self, request: Request, fate: Fate) {
         if self.remembered.len() >= REMEMBERED_MOST
             && let Some(oldest) = self.remembered.pop_front()
         {
             self.judged.remove(&oldest);
         }
-        self.judged.insert(request, is_kept);
+        self.judged.insert(request, fate);
         self.remembered.push_back(request);
     }
 }
@@ -314,11 +337,11 @@ impl Histogram {
     }
 
     /// A length that at most one in `part` reach: the end of the bin in which the slowest ones
-    /// begin. It is 0 until there are that many.
+    /// begin. Nothing reaches it until there are that many.
     fn beyond(&self, part: u64) -> u64 {
         let mut left = self.n / part;
         if left == 0 {
-            return 0;
+            return u64::MAX;
         }
         for (place, count) in self.bins.iter().enumerate().rev() {
             if *count >= left {
@@ -326,7 +349,7 @@ impl Histogram {
             }
             left -= count;
         }
-        0
+        u64::MAX
     }
 }
 

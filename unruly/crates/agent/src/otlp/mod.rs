@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
                 ended_ns: span.ended_ns,
                 span_id: span.id.cast_signed(),
                 parent_id: (span.parent != 0).then_some(span.parent.cast_signed()),
-                service: keeper.name(span.service),
+                service: keeper.service(span.service),
                 kind: kind.filter(|it| !it.is_empty()),
                 failed: span.failed,
             })?;

@@ -142,7 +142,8 @@ def slowest(view: View) -> Figure | None:
     height = SPAN_HEIGHT * len(frame) + 10
     return Figure(
         view.key("layers-slowest"),
-        f"The spans of the slowest request, which took {format.duration(found.slowest_ns)}",
+        f"The spans of the slowest “{found.slowest_op}” request, which took "
+        f"{format.duration(found.slowest_ns)}",
         "Each bar is a span, below the span that it is part of; its colour is its service. "
         "The time begins at the scheduled time of the request; the dotted line is its reply.",
         (

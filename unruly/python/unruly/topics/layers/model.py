@@ -93,13 +93,15 @@ class Layers:
     The ``rows`` with the largest p99 come first, and ``left_out`` (cell, op) have none, because
     there are too many. ``received`` is None of an import, which has all spans of its files.
     ``slowest`` has the spans of the slowest request for the chart: service, layer, role, began and
-    ended (ns since its scheduled time), depth. ``slowest_ns`` is its response time.
+    ended (ns since its scheduled time), depth. ``slowest_op`` is its operation, and ``slowest_ns``
+    its response time. Operations without a p99 do not count.
     """
 
     rows: tuple[Blame, ...]
     left_out: Count
     received: Received | None
     slowest: pd.DataFrame
+    slowest_op: str = ""
     slowest_ns: float | None = None
 
 

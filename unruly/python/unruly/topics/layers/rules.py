@@ -19,6 +19,7 @@ SHARE_LEAST: Final = 0.5
 EXTRA_LEAST: Final = 0.5
 """Of the usual response time: what adds less makes no request slow that anybody would ask about."""
 UNTRACED_LEAST: Final = 0.2
+LOST_LEAST: Final = 0.01
 CALLS_FACTOR: Final = 3.0
 CALLS_LEAST: Final = 2.0
 PLACES: Final[dict[RoleName, str]] = {
@@ -156,7 +157,8 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
 
     Example: 40 % of the slow “view” requests have no spans
 
-    Raised: The run was to receive spans, and none of its requests has any. Or
+    Raised: The run was to receive spans, and none of its requests has any. Or batches were refused,
+    or {LOST_LEAST:percent} or more of the spans were damaged or came too late. Or
     {UNTRACED_LEAST:percent} or more of the slow requests of an operation have none, and the
     receiver kept every trace.
 
@@ -188,6 +190,16 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
         }
         yield _missing("no service exported spans of these requests", told, evidence, received)
         return
+    lost = received.early + received.late + received.damaged
+    if received.refused or lost >= LOST_LEAST * received.received:
+        yield _missing(
+            "some spans that services exported were not taken",
+            f"{count(lost)} of {count(received.received)} spans were damaged or came too late, and "
+            f"{count(received.refused)} batches were refused. The time of a missing span counts "
+            "for the span above it.",
+            {"lost": lost, "received": received.received, "refused": received.refused},
+            received,
+        )
     for row in found.rows if not received.level else ():
         without = row.slow - row.traced
         share = without / row.slow if row.slow else 0.0
@@ -204,6 +216,9 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
 
 def _missing(title: str, told: str, evidence: dict[str, Any], received: Received) -> Finding:
     address = received.address or "127.0.0.1:4318"
+    host, _, port = address.rpartition(":")
+    if host in ("0.0.0.0", "[::]"):
+        address = f"ADDRESS_OF_THIS_HOST:{port}"
     return Finding(
         "spans-missing",
         "trust",

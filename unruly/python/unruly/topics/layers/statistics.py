@@ -110,7 +110,8 @@ def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
     table = inline([{"cell": c, "op": o, "limit_ns": it} for (c, o), it in limits.items()])
     traced = layer_tables.traced(context.run.spans, context.rows, table)
     counts, requests = _requests(context, traced, table, received)
-    spans = _spans(context, requests)
+    # the spans of a run may all be of its warm-up
+    spans = _spans(context, requests) if len(requests) else nothing
     found = []
     for (cell, op), limit in limits.items():
         own = requests[(requests["cell"] == cell) & (requests["op"] == op)]
@@ -119,8 +120,8 @@ def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
     if slowest.empty:
         return Layers((*found, *rows), left_out, received, nothing)
     longest = _slowest(_spans(context, slowest))
-    took = float(slowest["response"].iloc[0])
-    return Layers((*found, *rows), left_out, received, longest, took)
+    op, took = str(slowest["op"].iloc[0]), float(slowest["response"].iloc[0])
+    return Layers((*found, *rows), left_out, received, longest, op, took)
 
 
 def _unknown(it: CellSummary) -> Blame:
@@ -282,7 +283,8 @@ def _layers(
 ) -> tuple[ServiceLayer, ...]:
     begins = late["intended_ns"].to_numpy(dtype=np.int64)
     length = max(1, int(begins.max()) - int(begins.min()) + 1)
-    blocks = pd.Series((begins - begins.min()) * BLOCKS // length, index=late["number"].to_numpy())
+    # a wrong clock makes lengths whose product with the blocks no 64 bits hold
+    blocks = pd.Series((begins - begins.min()) // -(-length // BLOCKS), index=late["number"])
     totals = np.bincount(blocks, minlength=BLOCKS)
     usual_calls = usual_times.groupby(_LAYER)["calls"].sum()
     found = []
