@@ -41,6 +41,8 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
 
 def _spans(source: Source) -> Iterator[TraceSpan]:
     for line, message in objects(source):
+        # its spans are counted, and no message
+        source.complaints.lines -= 1
         for resource in _dicts(message.get("resourceSpans")):
             about = resource.get("resource")
             known = _attributes(about if isinstance(about, dict) else {}, ("service.name",))

@@ -223,7 +223,7 @@ impl Keeper {
     /// Gives the traces to keep of those that have settled; with `all`, of every trace that waits.
     pub(super) fn settled(&mut self, now_ns: MonoNs, all: bool) -> Vec<Trace> {
         let mut found = std::mem::take(&mut self.late);
-        let slow_ns = self.durations.beyond(self.slowest);
+        let slow = self.durations.beyond(self.slowest);
         while let Some((request, chance, since_ns)) = self.order.front().copied() {
             let early = self.held > WAITING_MOST;
             if !all && !early && since_ns + SETTLE_NS > now_ns {
@@ -242,7 +242,7 @@ impl Keeper {
                 self.counts.early += waiting.spans.len() as u64;
             }
             self.held -= waiting.spans.len();
-            let fate = self.judge(chance, &waiting.spans, slow_ns);
+            let fate = self.judge(chance, &waiting.spans, slow);
             self.count(fate, waiting.spans.len() as u64);
             self.remember(request, fate);
             if fate != Fate::LeftOut {
@@ -255,12 +255,12 @@ impl Keeper {
         found
     }
 
-    fn judge(&mut self, chance: u64, spans: &[Span], slow_ns: u64) -> Fate {
-        let lasted_ns = longest(spans);
-        self.durations.add(lasted_ns);
+    fn judge(&mut self, chance: u64, spans: &[Span], slow: u64) -> Fate {
+        let lasted = longest(spans);
+        self.durations.add(lasted);
         if chance & ((1 << self.level) - 1) == 0 {
             Fate::Chosen
-        } else if lasted_ns >= slow_ns {
+        } else if lasted >= slow {
             Fate::Slow
         } else {
             Fate::LeftOut
