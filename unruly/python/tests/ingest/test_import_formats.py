@@ -442,12 +442,16 @@ def test_zipkin_ties_the_halves_of_a_call_and_leaves_clocks_apart(bring):
     assert made.rows(columns, "spans") == [
         (0, "front", "get /", "server", False, 1_000_000 * US, 900 * US),
         (0, "front", "query", "client", False, 1_000_100 * US, 500 * US),
+        (0, "store", "query", "server", False, 900_200 * US, 300 * US),
         (1, "store", "query", "server", False, 900_200 * US, 300 * US),
         (1, "store", "parse", None, False, 900_210 * US, 10 * US),
         (0, "front", "cache", "client", True, 1_000_700 * US, 50 * US),
     ]
     # of a call its service's half is the first span, and the spans of that service are below it
     assert made.rows("span_id, parent_id", "spans", "request = 1") == [(11, 10), (12, 11)]
+    # both halves have one id in this file: in the request that calls they are two spans
+    halves = made.rows("span_id, parent_id", "spans", "request = 0 and layer = 'query'")
+    assert halves == [(11, 10), (~11, 11)]
     names = {(it["kind"], it["name"]) for it in made.manifest["processes"]}
     assert names == {
         ("drive", "outside"), ("drive", "front"), ("service", "front"), ("service", "store"),
