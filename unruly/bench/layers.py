@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from bench.program import ROOT, UNANALYSED, UNRULY
 from bench.result import Result
+from bench.usage import cpu_s, memory_bytes
 from unruly.quantity import count, size
 
 sys.path.append(str(ROOT / "unruly" / "python" / "tests"))
@@ -32,7 +33,6 @@ CPU_MOST: Final = 0.1
 MEMORY_MOST: Final = 64 << 20
 PYTHON: Final = ROOT / "target" / "opentelemetry" / "bin" / "python"
 FEEDER: Final = Path(__file__).with_name("spans_feeder.py")
-TICKS_HZ: Final = os.sysconf("SC_CLK_TCK")
 HOST: Final = "127.0.0.1"
 PORT: Final = 21_118
 
@@ -136,11 +136,11 @@ def _cost() -> list[Result]:
                 fed = subprocess.Popen(["taskset", "-c", "0", *feeder], stdout=subprocess.PIPE)
                 assert fed.stdout is not None
                 fed.stdout.readline()
-                before = _cpu_s(pid)
+                before = cpu_s(pid)
                 began = time.monotonic()
                 sent = int(fed.communicate(timeout=SECONDS * 4)[0])
                 took = time.monotonic() - began
-                used, memory = _cpu_s(pid) - before, _memory_bytes(pid)
+                used, memory = cpu_s(pid) - before, memory_bytes(pid)
             finally:
                 load.terminate()
                 load.wait()
@@ -182,13 +182,3 @@ def _receiver(out: Path) -> tuple[int, str]:
             if f"{out}" in words and "spans-0" in words and keys:
                 return int(folder.name), keys[0]
     raise RuntimeError("unruly drive: its receiver of spans did not start")
-
-
-def _cpu_s(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
-    return (int(words[11]) + int(words[12])) / TICKS_HZ
-
-
-def _memory_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))

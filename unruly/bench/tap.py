@@ -17,6 +17,7 @@ import numpy as np
 from bench.pairs import interleaved, ratio
 from bench.program import UNANALYSED, UNRULY, Trace, call
 from bench.result import Result
+from bench.usage import cpu_s, memory_bytes
 from unruly.ingest.tally import Tally
 from unruly.ingest.writer import RunWriter
 from unruly.quantity import count, duration, size
@@ -32,7 +33,6 @@ PAIRS: Final = 12
 RATE_HZ: Final = 20_000
 WINDOW_NS: Final = 100_000_000
 ROWS: Final = 10_000_000
-TICKS_HZ: Final = os.sysconf("SC_CLK_TCK")
 PLAN: Final = """
 name = "bench"
 seed = 1
@@ -92,9 +92,9 @@ def tap(folder: Path) -> Iterator[Watched]:
             if time.monotonic() > until or process.poll() is not None:
                 raise RuntimeError("unruly watch: did not start")
             time.sleep(0.02)
-        before = _cpu_s(process.pid)
+        before = cpu_s(process.pid)
         yield found
-        found.memory_bytes = _memory_bytes(process.pid)
+        found.memory_bytes = memory_bytes(process.pid)
         process.send_signal(signal.SIGINT)
         # what it uses until its end, and so for its segments too
         _, status, used = os.wait4(process.pid, 0)
@@ -105,16 +105,6 @@ def tap(folder: Path) -> Iterator[Watched]:
     finally:
         process.kill()
         process.wait()
-
-
-def _cpu_s(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
-    return (int(words[11]) + int(words[12])) / TICKS_HZ
-
-
-def _memory_bytes(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def _driven(folder: Path, clients: int, seconds: int, more: str = "") -> Trace:
