@@ -18,6 +18,7 @@ use serde::Serialize;
 use unruly_plan::Drive;
 use unruly_trace::{ColumnNs, MonoNs, Table, TableSpool, monotonic};
 
+use crate::control::{Report, report};
 use crate::events::Events;
 use crate::ground::Ground;
 use crate::job::Job;
@@ -75,12 +76,15 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
         crate::client::say_done(None);
         return Ok(());
     }
-    crate::control::report(&crate::control::Report::Drained);
+    report(&Report::Drained);
     let mut writer = Writer::new(ground);
     let mut until_ns: Option<MonoNs> = None;
     loop {
         // Exporters let the last spans wait for some seconds.
         if until_ns.is_none() && inbox.stopped_within(TICK) {
+            report(&Report::Note {
+                text: "waits 6 s for the last spans".to_owned(),
+            });
             until_ns = Some(monotonic() + SETTLE_NS);
         } else if until_ns.is_some() {
             std::thread::sleep(TICK);
