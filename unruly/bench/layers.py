@@ -37,12 +37,8 @@ HOST: Final = "127.0.0.1"
 PORT: Final = 21_118
 
 
-def run() -> list[Result]:
-    """Plant every trouble in runs of its own, look at clean ones, and feed a receiver."""
-    return [*_planted(), *_cost()]
-
-
-def _planted() -> list[Result]:
+def planted() -> list[Result]:
+    """Plant every trouble in runs of its own, and look at clean ones; ten minutes of one core."""
     rows: list[dict[str, Any]] = []
     for trouble, wanted in TROUBLES.items():
         named = [_named(trouble, seed) for seed in range(SEED, SEED + RUNS)]
@@ -108,7 +104,7 @@ class _Quiet(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _cost() -> list[Result]:
+def cost() -> list[Result]:
     """CPU and memory of the receiver while services export spans with attributes."""
     with tempfile.TemporaryDirectory(prefix="unruly-bench-") as folder:
         out = Path(folder, "out")
