@@ -196,13 +196,13 @@ e2e: setup compile $(CHECKER) $(JVM) tools guidellm kafka opentelemetry ## All e
 	exit $$code
 
 guidellm: ## Install a server of language models that somebody else wrote, for a test
-	@scripts/guidellm/install.sh $(PYTHON)
+	@scripts/tool_environment.sh $(PYTHON) guidellm
 
 kafka: ## Fetch the jars of Apache Kafka, for a test
 	@scripts/kafka/install.sh
 
 opentelemetry: ## Install OpenTelemetry for Python, for a test
-	@scripts/opentelemetry/install.sh $(PYTHON)
+	@scripts/tool_environment.sh $(PYTHON) opentelemetry
 
 e2e-services: setup build ## Start Cassandra and Garage once each; the first time they are fetched and built
 	scripts/debian.sh java openjdk-17-jdk-headless
