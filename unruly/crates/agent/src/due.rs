@@ -80,6 +80,7 @@ mod tests {
             stress: None,
             library: None,
             jvm: None,
+            taps: Vec::new(),
             plan: Plan::parse("plan", toml).unwrap(),
         }
     }

@@ -33,6 +33,8 @@ pub enum JobKind {
     Compete,
     /// The receiver of spans.
     Spans,
+    /// The tap on services.
+    Tap,
 }
 
 impl JobKind {
@@ -55,6 +57,7 @@ impl JobKind {
             Self::Reader => "reader",
             Self::Compete => "compete",
             Self::Spans => "spans",
+            Self::Tap => "tap",
         }
     }
 }
@@ -114,6 +117,9 @@ pub struct Job {
     /// The JVM, for jobs that need one, if this host has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jvm: Option<JvmPlace>,
+    /// The services that a `tap` watches, as `NAME=tcp://HOST:PORT`; empty for the run's own servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taps: Vec<String>,
     /// The cell's plan.
     pub plan: Plan,
 }

@@ -27,6 +27,7 @@ mod serve;
 mod spans;
 mod stream;
 mod stress;
+mod tap;
 mod tidy;
 mod watch;
 

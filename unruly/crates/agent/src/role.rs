@@ -68,6 +68,7 @@ fn run_job(job: &Job, directory: &Path) -> Result<()> {
             };
             crate::mesh::run_echo(ground, body_bytes, &mut events)
         }
+        (JobKind::Tap, Load::Drive(_)) => crate::tap::run(ground, &mut events),
         (JobKind::Spans, Load::Drive(drive)) => crate::otlp::run(ground, drive, &mut events),
         (JobKind::Writer | JobKind::Reader, Load::Stream(stream))
             if stream.protocol.is_of_jvm() =>

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use unruly_plan::{Secret, header_without_secret};
+use unruly_plan::{Scenario, Secret, header_without_secret};
 
 use crate::har;
 
@@ -137,6 +137,11 @@ fn headers(lines: &[String], typed: Option<Secret>) -> Result<(Option<String>, O
 
 /// The text of a scenario file; a HAR file becomes one.
 pub(crate) fn scenario(file: &str) -> Result<String> {
+    if let Some(text) = Scenario::shipped(file)
+        && !std::path::Path::new(file).exists()
+    {
+        return Ok(text.to_owned());
+    }
     let text = std::fs::read_to_string(file).map_err(|error| {
         let hint = "name a scenario (unruly/docs/scenarios.md) or a HAR file";
         anyhow::anyhow!("--scenario: {file:?} cannot be read: {error}; hint: {hint}")

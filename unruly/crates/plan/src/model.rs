@@ -13,6 +13,7 @@ use crate::ramp::Ramp;
 use crate::slo::Slo;
 use crate::store::Store;
 use crate::stream::{Scheduling, Stream};
+use crate::tap::Tap;
 use crate::units::{Bytes, DurationNs};
 use crate::until::Until;
 
@@ -37,6 +38,9 @@ pub struct Plan {
     pub jvm: Option<Jvm>,
     /// The probe of the host, unless it is off.
     pub probe: Option<Probe>,
+    /// The tap, if the run has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tap: Option<Tap>,
     /// The faults during the measurement.
     pub faults: Vec<Fault>,
     /// CPUs which processes are pinned to, by process.

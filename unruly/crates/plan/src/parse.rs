@@ -14,6 +14,7 @@ use crate::parse_load::{drive, mesh};
 use crate::parse_stream::{compete, jvm, scaled, stream};
 use crate::section::{Section, Source};
 use crate::slo::{Slo, SloError};
+use crate::tap::tap;
 use crate::until::Until;
 
 impl Plan {
@@ -178,7 +179,8 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
     let (load, load_name) = load(top, &run, scale)?;
     let jvm = jvm(top)?;
     let compete = compete(top, jvm, scale)?;
-    let processes = Processes::of(&load, compete.as_ref(), run.hosts);
+    let tap = tap(top, &load)?;
+    let processes = Processes::of(&load, compete.as_ref(), &run, tap.is_some());
     let matrix_section = top.child("matrix", "[matrix]")?;
     if let Some(section) = &matrix_section {
         check_scale(section, scale)?;
@@ -188,6 +190,7 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
         compete,
         jvm,
         probe: probe(top)?,
+        tap,
         pins: pins(top, &processes)?,
         service: service(top, matrix_section.as_ref(), &load)?,
         quotas: quotas(top, &processes, &faults)?,

@@ -10,7 +10,7 @@ use crate::error::PlanError;
 use crate::fault::{Fault, FaultKind};
 use crate::keys::{self, did_you_mean};
 use crate::limits::*;
-use crate::model::{Factor, Hosts, Load, Place, Setting};
+use crate::model::{Factor, Hosts, Load, Place, Run, Setting};
 use crate::section::Section;
 use crate::service::text_of;
 use crate::units::DurationNs;
@@ -26,10 +26,13 @@ pub(crate) struct Processes {
     per_load: u16,
     /// There are those of a service as well, which only its file names.
     open: bool,
+    /// The run has a tap, which may be kept on cores.
+    tap: bool,
 }
 
 impl Processes {
-    pub(crate) fn of(load: &Load, compete: Option<&Compete>, hosts: Hosts) -> Self {
+    pub(crate) fn of(load: &Load, compete: Option<&Compete>, run: &Run, tap: bool) -> Self {
+        let hosts = run.hosts;
         let hosts = match load {
             Load::Stream(stream) => stream.readers + 1,
             Load::Mesh(mesh) if hosts == Hosts::Namespaces => mesh.agents,
@@ -44,12 +47,15 @@ impl Processes {
                 CompeteKind::Cpu | CompeteKind::None => it.processes,
             }),
             open: load.has_service(),
+            tap,
         }
     }
 
     /// What may be kept on cores of its own, or have a quota of them.
     pub(crate) fn pinned(&self) -> Vec<String> {
-        [self.names.as_slice(), &self.loads].concat()
+        let tap = self.tap.then(|| "tap-0".to_owned());
+        let all = self.names.iter().chain(&self.loads).cloned().chain(tap);
+        all.collect()
     }
 
     /// The processes that a table has as its keys.

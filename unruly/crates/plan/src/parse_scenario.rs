@@ -46,6 +46,7 @@ pub(crate) fn scenario(section: &Section<'_>, url: &Url) -> Result<Option<Scenar
         let wanted = "must have neither {key} nor a query: the states have their own paths";
         return Err(section.refuse(drive::URL.name, wanted, "url = \"http://host\""));
     }
+    let text = Scenario::shipped(&text).unwrap_or(&text);
     text.parse().map(Some).map_err(|error: PlanError| {
         // The line is that of the scenario, and the key is one of the plan.
         let wrong = format!("{}: {}", error.place, error.wrong);

@@ -74,23 +74,24 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         }
     }
     let url = url(section)?;
-    let keyless = url.is_openai() || url.is_grpc() || url.is_sql() || url.has_messages();
-    if keyless && url.has_key() {
+    let asked = asked(section, &url);
+    let keyless = asked.is_openai() || asked.is_grpc() || asked.is_sql() || asked.has_messages();
+    if keyless && asked.has_key() {
         let key = drive::URL;
         let wanted = "must have no {key}: such a server has no keys";
         return Err(section.refuse(key.name, wanted, key.example()));
     }
-    let keyed = url.has_keys();
+    let keyed = asked.has_keys();
     if !keyed {
-        without_keys(section, &url)?;
+        without_keys(section, &asked)?;
     }
-    let operations = operations(section, &url)?;
+    let operations = operations(section, &asked)?;
     let order = keys::ORDER.read(section)?;
-    let preload = preload(section, &url, &operations)?;
-    let tls = tls(section, &url)?;
-    let http = http(section, &url, clients)?;
-    let sql = sql(section, &url)?;
-    let message = message(section, &url)?;
+    let preload = preload(section, &asked, &operations)?;
+    let tls = tls(section, &asked)?;
+    let http = http(section, &asked, clients)?;
+    let sql = sql(section, &asked)?;
+    let message = message(section, &asked)?;
     let number_of_keys = keys::KEYS.with(|limits| if keyed { limits } else { limits.or(1) });
     Ok(Some(Store {
         url,
@@ -113,6 +114,20 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         message,
         keep: keys::KEEP.read(section)?,
     }))
+}
+
+/// Returns the URL whose kind decides which keys have a meaning. A service that users of a scenario
+/// call speaks HTTP, at an address that is known when it runs.
+fn asked(section: &Section<'_>, url: &Url) -> Url {
+    if url.service().is_none() || !section.has(keys::SCENARIO.name) {
+        return url.clone();
+    }
+    Url {
+        scheme: "http".to_owned(),
+        hosts: vec![(String::new(), None)],
+        path: String::new(),
+        ..url.clone()
+    }
 }
 
 /// Refuses the keys of a plan that speak of keys, where every request asks for the same.

@@ -27,6 +27,9 @@ impl Plan {
             out.section(&keys::jvm::JVM, jvm);
         }
         out.section(&keys::probe::PROBE, &self.probe);
+        if self.tap.is_some() {
+            out.section(&keys::tap::TAP, &self.tap);
+        }
         for fault in &self.faults {
             out.header("[[fault]]");
             out.0 += &keys::fault::FAULT.lines(fault);

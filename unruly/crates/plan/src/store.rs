@@ -77,7 +77,12 @@ impl Store {
     /// True unless there are no keys: an HTTP URL without `{key}`, a database, or messages.
     #[must_use]
     pub fn has_keys(&self) -> bool {
-        self.url.has_keys()
+        self.url.has_keys() && self.scenario().is_none()
+    }
+
+    /// True if the clients may keep cookies: a web server is asked, which the run may start.
+    pub(crate) fn may_have_cookies(&self) -> bool {
+        self.url.may_have_cookies() || self.scenario().is_some()
     }
 
     /// The names of the operations of a database or of a scenario, by their numbers in the rows.

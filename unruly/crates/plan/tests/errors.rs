@@ -87,7 +87,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     mesh(
         "[probes]",
-        r#"plan.toml:7: unknown key "probes" in the plan; known: name, seed, tag, run, mesh, drive, stream, compete, jvm, probe, fault, pin, quota, service, matrix; hint: did you mean probe"#,
+        r#"plan.toml:7: unknown key "probes" in the plan; known: name, seed, tag, run, mesh, drive, stream, compete, jvm, probe, tap, fault, pin, quota, service, matrix; hint: did you mean probe"#,
     );
     mesh(
         "[probe]\nrate = 1",
@@ -628,11 +628,11 @@ fn a_matrix_is_held_to_the_plan_it_varies() {
     );
     mesh(
         "[matrix]\n\"mesh.transports\" = [\"tcp\"]",
-        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, quota.period, and quota of a process; hint: did you mean mesh.transport"#,
+        r#"plan.toml:8: unknown path "mesh.transports" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, tap.on, quota.period, and quota of a process; hint: did you mean mesh.transport"#,
     );
     mesh(
         "[matrix]\n\"drive.rate\" = [\"1/s\"]",
-        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, quota.period, and quota of a process; hint: remove it"#,
+        r#"plan.toml:8: unknown path "drive.rate" in [matrix]; known: run.duration, run.warmup, run.hosts, run.until, mesh.agents, mesh.groups, mesh.period, mesh.regroup, mesh.workloads, mesh.transport, mesh.runtime, mesh.timeout, mesh.in_flight, mesh.body, mesh.disk_file, mesh.port, compete.kind, compete.occupancy, compete.lead, compete.processes, compete.live, jvm.collector, jvm.heap, probe.enabled, probe.period, tap.on, quota.period, and quota of a process; hint: remove it"#,
     );
     mesh(
         "[matrix]\nmesh.transport = [\"tcp\"]",

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use unruly_plan::{
     Arrivals, BitRate, Bytes, Collector, Compete, CompeteKind, Drive, DurationNs, Factor, Fault,
     FaultKind, Hosts, Http, Jvm, KeyOrder, Load, Mesh, Place, Plan, Probe, Protocol, RateHz, Run,
-    Runtime, Scheduling, Slo, Store, Stream, ThinkBursts, Tls, Transport, Until, ValueSize,
+    Runtime, Scheduling, Slo, Store, Stream, Tap, ThinkBursts, Tls, Transport, Until, ValueSize,
     Workload,
 };
 
@@ -539,6 +539,14 @@ fn pinned(process: &str, cpus: BTreeSet<u16>) -> BTreeMap<String, Vec<u16>> {
     some.into_iter().collect()
 }
 
+fn tap() -> Tap {
+    Tap {
+        on: true,
+        services: vec!["web=tcp://127.0.0.1:80".to_owned()],
+        interface: Some("lo".to_owned()),
+    }
+}
+
 fn plan() -> impl Strategy<Value = Plan> {
     let names = (
         "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}",
@@ -604,6 +612,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     probe: probe.map(|period_ns| Probe {
                         period: DurationNs(period_ns),
                     }),
+                    tap: (drives && varied).then(tap),
                     matrix: if varied { vec![factor] } else { Vec::new() },
                 }
             },

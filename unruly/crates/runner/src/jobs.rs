@@ -1,9 +1,10 @@
 //! What each process of a trial is to do.
 
 use unruly_agent::{Job, JobKind, PROTOCOL_VERSION, Stress};
-use unruly_plan::{CompeteKind, FaultKind, Load, Runtime};
+use unruly_plan::{CompeteKind, Drive, FaultKind, Load, Runtime, Tap, Url};
 
 use super::trial::Trial;
+use crate::services::{MYSQL, Services};
 
 impl Trial<'_> {
     /// The jobs of a trial, each with the number of its host.
@@ -24,6 +25,11 @@ impl Trial<'_> {
                 }
                 if drive.spans().is_some() {
                     jobs.push((0, self.job(JobKind::Spans, 0, None, 0)));
+                }
+                if let Some(tap) = self.plan.tap() {
+                    let mut job = self.job(JobKind::Tap, 0, None, 0);
+                    job.taps = self.tapped(tap, drive);
+                    jobs.push((0, job));
                 }
                 for number in 0..usize::from(drive.processes) {
                     jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
@@ -56,6 +62,28 @@ impl Trial<'_> {
             }
         }
         jobs
+    }
+
+    /// The services that a tap watches: those that the plan names, else those that the run starts, else
+    /// its target.
+    fn tapped(&self, tap: &Tap, drive: &Drive) -> Vec<String> {
+        if !tap.services.is_empty() {
+            return tap.services.clone();
+        }
+        let started = self.processes.services.as_ref().map(Services::taps);
+        let started = started.unwrap_or_default();
+        if !started.is_empty() {
+            return started;
+        }
+        let scheme = |url: &Url| if url.scheme == MYSQL { MYSQL } else { "tcp" };
+        let store = drive.store.iter().flat_map(|it| {
+            let places = it.url.hosts.iter();
+            places.filter_map(|(host, port)| {
+                Some(format!("{}://{host}:{}", scheme(&it.url), (*port)?))
+            })
+        });
+        let echo = drive.address.iter().map(|it| format!("tcp://{it}"));
+        store.chain(echo).collect()
     }
 
     /// What competes with the load, on each host.
@@ -132,6 +160,7 @@ impl Trial<'_> {
             stress: None,
             library: self.run.library.clone(),
             jvm: self.run.jvm.clone(),
+            taps: Vec::new(),
             plan: self.plan.clone(),
             name,
         }

@@ -14,9 +14,7 @@ const ARCHIVE: &str = "unruly-jvm.jar";
 /// checkout that the program is in; the virtual machine in `$JAVA_HOME` and on the path. Never in the working
 /// directory: that may be anybody's.
 pub(crate) fn find() -> Option<JvmPlace> {
-    let folder = folders()
-        .into_iter()
-        .find(|it| it.join(ARCHIVE).is_file())?;
+    let folder = folder()?;
     let java = programs().into_iter().find(|it| it.is_file())?;
     Some(JvmPlace {
         java: java.display().to_string(),
@@ -26,6 +24,15 @@ pub(crate) fn find() -> Option<JvmPlace> {
             folder.join("lib").join("*").display()
         ),
     })
+}
+
+/// The path of our archive, if it was built.
+pub(crate) fn archive() -> Option<String> {
+    Some(folder()?.join(ARCHIVE).display().to_string())
+}
+
+fn folder() -> Option<PathBuf> {
+    folders().into_iter().find(|it| it.join(ARCHIVE).is_file())
 }
 
 fn folders() -> Vec<PathBuf> {

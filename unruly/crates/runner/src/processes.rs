@@ -83,6 +83,7 @@ impl Processes {
                     | JobKind::Reader
                     | JobKind::Compete
                     | JobKind::Spans
+                    | JobKind::Tap
             )
         });
         let own = own.map(|child| PeerLine {
@@ -98,11 +99,11 @@ impl Processes {
         format!("peers {line}")
     }
 
-    /// Tells who watches that somebody has another number now.
+    /// Tells those who watch that somebody has another number now.
     pub(super) fn say_peers_again(&mut self) {
         let line = self.peers();
         let children = self.children.iter_mut();
-        for child in children.filter(|it| it.job.kind == JobKind::Probe) {
+        for child in children.filter(|it| matches!(it.job.kind, JobKind::Probe | JobKind::Tap)) {
             child.say(&line);
         }
     }

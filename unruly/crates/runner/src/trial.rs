@@ -451,6 +451,11 @@ fn start_services(
             say: &|text| progress.note(text),
         },
     )?;
+    anyhow::ensure!(
+        store.scenario().is_none() || services.url.may_have_cookies(),
+        "service {name}: its url is {}, and the plan has a scenario; hint: choose a service that speaks HTTP, such as board",
+        services.url
+    );
     store.url = services.url.clone();
     // The run removes the service with everything in it, so no key needs removing.
     store.keep = true;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use unruly_program::{noise, tool};
-use unruly_tap::{Capture, Ended, Finished, Look, Second, Server, Tap, Tracker, Windows, segment};
+use unruly_tap::{Capture, Finished, Look, Second, Server, Tap, Tracker, Windows, segment};
 use unruly_trace::{
     Cell, Clock, ClockPair, ColumnNs, Counts, DurationNs, Manifest, Part, Process, RunLock,
-    RunStatus, SCHEMA_VERSION, SegmentMeta, Table, TableSpool, TurnaroundHeader, TurnaroundRow,
-    TurnaroundSpool, TurnaroundStatus, recover_locked,
+    RunStatus, SCHEMA_VERSION, SegmentMeta, Table, TableSpool, TurnaroundHeader, TurnaroundSpool,
+    recover_locked,
 };
 
 use crate::{make_directory, part, stop_on_signals};
@@ -201,7 +201,7 @@ impl Watched {
 
     fn write(&mut self, ended: &[Finished], tap: &Tap) -> Result<()> {
         for it in ended {
-            self.rows.append(&row(it), tap.asker(it.client));
+            self.rows.append(&it.row(), tap.asker(it.client));
         }
         self.seen += ended.len() as u64;
         Ok(self.rows.flush()?)
@@ -302,31 +302,6 @@ fn header(meta: &SegmentMeta, servers: &[Server]) -> TurnaroundHeader {
     }
 }
 
-fn row(it: &Finished) -> TurnaroundRow {
-    let turnaround = &it.turnaround;
-    TurnaroundRow {
-        tier: it.server,
-        server: it.at,
-        client: it.client,
-        connection: it.connection,
-        turn: turnaround.turn,
-        started_ns: turnaround.started_ns,
-        request_ended_ns: turnaround.request_ended_ns,
-        first_reply_ns: turnaround.first_reply_ns,
-        ended_ns: turnaround.ended_ns,
-        request_bytes: turnaround.request_bytes,
-        reply_bytes: turnaround.reply_bytes,
-        status: match turnaround.ended {
-            Ended::Ok => TurnaroundStatus::Ok,
-            Ended::Cut => TurnaroundStatus::Cut,
-            Ended::Open => TurnaroundStatus::Open,
-            Ended::Joined => TurnaroundStatus::Joined,
-            Ended::Overlapped => TurnaroundStatus::Overlapped,
-            Ended::Gap => TurnaroundStatus::Gap,
-        },
-    }
-}
-
 /// What a capture has, besides turnarounds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
@@ -368,7 +343,7 @@ pub fn read_capture(
     let mut short: u64 = 0;
     let mut last_ns = ColumnNs(i64::MIN);
     let mut write = |ended: &[Finished]| -> Result<()> {
-        ended.iter().for_each(|it| rows.append(&row(it), None));
+        ended.iter().for_each(|it| rows.append(&it.row(), None));
         captured.rows += ended.len() as u64;
         Ok(rows.flush()?)
     };

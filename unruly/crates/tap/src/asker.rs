@@ -8,6 +8,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -19,24 +20,39 @@ const WANTED_MAX: usize = 1_024;
 /// Addresses whose programs are remembered.
 const KNOWN_MAX: usize = 100_000;
 
+/// Parents of a process that are looked at for one with a name.
+const PARENTS_MAX: usize = 8;
+
+/// Names that some processes have, by their number; their children have them too.
+type Names = Arc<Mutex<HashMap<u32, String>>>;
+
 /// Looks up programs, and remembers them.
 #[derive(Debug)]
 pub(crate) struct Askers {
     wanted: Sender<Vec<SocketAddr>>,
     found: Receiver<HashMap<SocketAddr, String>>,
     known: HashMap<SocketAddr, String>,
+    names: Names,
 }
 
 impl Askers {
     pub(crate) fn start() -> Self {
         let (wanted, asked) = channel::<Vec<SocketAddr>>();
         let (answers, found) = channel();
-        std::thread::spawn(move || look_up(&asked, &answers));
+        let names = Names::default();
+        let own = Arc::clone(&names);
+        std::thread::spawn(move || look_up(&asked, &answers, &own));
         Self {
+            names,
             wanted,
             found,
             known: HashMap::new(),
         }
+    }
+
+    /// Gives processes, and their children, other names than those of their programs.
+    pub(crate) fn name(&mut self, names: HashMap<u32, String>) {
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     /// Has the programs of these clients looked up, and takes the answers so far. An address may be
@@ -62,14 +78,19 @@ impl Askers {
     }
 }
 
-fn look_up(asked: &Receiver<Vec<SocketAddr>>, answers: &Sender<HashMap<SocketAddr, String>>) {
+fn look_up(
+    asked: &Receiver<Vec<SocketAddr>>,
+    answers: &Sender<HashMap<SocketAddr, String>>,
+    names: &Mutex<HashMap<u32, String>>,
+) {
     while let Ok(first) = asked.recv() {
         // All that has come meanwhile is taken, and the newest are looked up.
         let mut all = first;
         all.extend(asked.try_iter().flatten());
         let wanted: HashSet<SocketAddr> = all.into_iter().rev().take(WANTED_MAX).collect();
         let sockets = sockets(&wanted);
-        if answers.send(owners(&sockets)).is_err() {
+        let named = names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if answers.send(owners(&sockets, &named)).is_err() {
             return;
         }
         std::thread::sleep(PERIOD);
@@ -139,7 +160,10 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// The names of the processes that have these sockets open.
-fn owners(sockets: &HashMap<u64, SocketAddr>) -> HashMap<SocketAddr, String> {
+fn owners(
+    sockets: &HashMap<u64, SocketAddr>,
+    names: &HashMap<u32, String>,
+) -> HashMap<SocketAddr, String> {
     let mut found = HashMap::new();
     if sockets.is_empty() {
         return found;
@@ -148,14 +172,18 @@ fn owners(sockets: &HashMap<u64, SocketAddr>) -> HashMap<SocketAddr, String> {
     for process in processes {
         let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
         if process.file_name().to_str().is_some_and(is_process) {
-            found.extend(owned(&process.path(), sockets));
+            found.extend(owned(&process.path(), sockets, names));
         }
     }
     found
 }
 
 /// The addresses of those sockets that a process has open, each with the name of the process.
-fn owned(process: &Path, sockets: &HashMap<u64, SocketAddr>) -> Vec<(SocketAddr, String)> {
+fn owned(
+    process: &Path,
+    sockets: &HashMap<u64, SocketAddr>,
+    names: &HashMap<u32, String>,
+) -> Vec<(SocketAddr, String)> {
     let files = fs::read_dir(process.join("fd"))
         .into_iter()
         .flatten()
@@ -172,12 +200,27 @@ fn owned(process: &Path, sockets: &HashMap<u64, SocketAddr>) -> Vec<(SocketAddr,
     if addresses.is_empty() {
         return Vec::new();
     }
-    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    let name = name.trim_end();
-    addresses
-        .into_iter()
-        .map(|it| (it, name.to_owned()))
-        .collect()
+    let name = name(process, names);
+    addresses.into_iter().map(|it| (it, name.clone())).collect()
+}
+
+/// The name that a process or one of its parents was given; without one, its program's.
+fn name(process: &Path, names: &HashMap<u32, String>) -> String {
+    let number = process.file_name().and_then(|it| it.to_str()?.parse().ok());
+    let line = std::iter::successors(number, |it| parent(*it)).take(PARENTS_MAX);
+    let given = line.filter_map(|it| names.get(&it)).next();
+    given.cloned().unwrap_or_else(|| {
+        let program = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        program.trim_end().to_owned()
+    })
+}
+
+/// The number of the parent of a process.
+fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The program's name is in parentheses, and may hold any character.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -202,9 +245,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let client = stream.local_addr().unwrap();
-        let found = owners(&sockets(&HashSet::from([client])));
+        let of_client = sockets(&HashSet::from([client]));
+        let found = owners(&of_client, &HashMap::new());
         let own = fs::read_to_string("/proc/self/comm").unwrap();
         assert_eq!(found.get(&client).map(String::as_str), Some(own.trim_end()));
         assert!(listening().contains(&listener.local_addr().unwrap()));
+        let names = HashMap::from([(parent(std::process::id()).unwrap(), "tests".to_owned())]);
+        let named = owners(&of_client, &names);
+        assert_eq!(named.get(&client).map(String::as_str), Some("tests"));
     }
 }

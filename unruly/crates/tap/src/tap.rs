@@ -1,5 +1,6 @@
 //! A live tap: packets of a ring become turnarounds of the watched services.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -103,6 +104,11 @@ impl Tap {
     #[must_use]
     pub fn tracker(&self) -> &Tracker {
         &self.tracker
+    }
+
+    /// Gives processes, by their number, and their children other names than those of their programs.
+    pub fn name_askers(&mut self, names: HashMap<u32, String>) {
+        self.askers.name(names);
     }
 
     /// Returns the name of the program that asks from this address, if it is known.

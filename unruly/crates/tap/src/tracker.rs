@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use unruly_trace::{ColumnNs, DurationNs};
+use unruly_trace::{ColumnNs, DurationNs, TurnaroundRow, TurnaroundStatus};
 
 use crate::connection::{Connection, Ended, Seen, Side, Turnaround};
 use crate::segment::Segment;
@@ -34,6 +34,35 @@ pub struct Finished {
     pub at: SocketAddr,
     /// The turnaround.
     pub turnaround: Turnaround,
+}
+
+impl Finished {
+    /// Returns the row of the trace.
+    #[must_use]
+    pub fn row(&self) -> TurnaroundRow {
+        let turnaround = &self.turnaround;
+        TurnaroundRow {
+            tier: self.server,
+            server: self.at,
+            client: self.client,
+            connection: self.connection,
+            turn: turnaround.turn,
+            started_ns: turnaround.started_ns,
+            request_ended_ns: turnaround.request_ended_ns,
+            first_reply_ns: turnaround.first_reply_ns,
+            ended_ns: turnaround.ended_ns,
+            request_bytes: turnaround.request_bytes,
+            reply_bytes: turnaround.reply_bytes,
+            status: match turnaround.ended {
+                Ended::Ok => TurnaroundStatus::Ok,
+                Ended::Cut => TurnaroundStatus::Cut,
+                Ended::Open => TurnaroundStatus::Open,
+                Ended::Joined => TurnaroundStatus::Joined,
+                Ended::Overlapped => TurnaroundStatus::Overlapped,
+                Ended::Gap => TurnaroundStatus::Gap,
+            },
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

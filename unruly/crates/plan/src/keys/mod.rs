@@ -12,6 +12,7 @@ pub(crate) mod quota;
 pub(crate) mod run;
 pub(crate) mod store;
 pub(crate) mod stream;
+pub(crate) mod tap;
 #[cfg(test)]
 mod tests;
 pub(crate) mod top;
@@ -51,7 +52,7 @@ impl SectionKeys {
 }
 
 /// All sections, in the order of the manual. The keys of `[drive]` fill two of them.
-fn sections() -> [SectionKeys; 11] {
+fn sections() -> [SectionKeys; 12] {
     [
         SectionKeys::of("plan", &top::PLAN),
         SectionKeys::of("run", &run::RUN),
@@ -62,6 +63,7 @@ fn sections() -> [SectionKeys; 11] {
         SectionKeys::of("compete", &compete::COMPETE),
         SectionKeys::of("jvm", &jvm::JVM),
         SectionKeys::of("probe", &probe::PROBE),
+        SectionKeys::of("tap", &tap::TAP),
         SectionKeys::of("fault", &fault::FAULT),
         SectionKeys::of("quota", &quota::QUOTA),
     ]
@@ -143,6 +145,7 @@ pub(crate) fn variable_paths(load: &str) -> Vec<String> {
         compete::COMPETE.name,
         jvm::JVM.name,
         probe::PROBE.name,
+        tap::TAP.name,
         quota::QUOTA.name,
     ];
     paths(|section, key| varied.contains(&section.name) && key.notes().is_variable)

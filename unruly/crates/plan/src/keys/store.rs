@@ -145,7 +145,7 @@ table! {
         Switch { default: false },
         "`true` lets each client keep the cookies that the server sets, and send them back; only for \
          `http` and `https`",
-    ), |it| it.http.as_ref().filter(|_| it.url.may_have_cookies()).and_then(|it| bare(it.cookies));
+    ), |it| it.http.as_ref().filter(|_| it.may_have_cookies()).and_then(|it| bare(it.cookies));
 
     TRACE: Switch = key(
         "trace",
@@ -191,7 +191,8 @@ table! {
         "scenario",
         Text::like("state = [{ name = \"home\", path = \"/\" }]"),
         "what users do, request after request: a text of TOML with `[[state]]` tables \
-         (`unruly/docs/scenarios.md`); only for `http` and `https`",
+         (`unruly/docs/scenarios.md`), or `board` for the visitors of that service; only for \
+         `http` and `https`",
     ).default_is("all requests are alike").also("up to 500 KB"),
         |it| it.scenario().and_then(text);
 

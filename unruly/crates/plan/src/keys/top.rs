@@ -50,6 +50,9 @@ table! {
     PROBE: Other = key("probe", Other("table"), "the process that watches the host")
         .default_is("on, every second"), |_| None;
 
+    TAP: Other = key("tap", Other("table"), "the tap, which watches services from outside")
+        .default_is("off"), |_| None;
+
     FAULT: Other = key("fault", Other("array of tables"), "faults of the processes")
         .default_is("none").also("at most 1,000"), |_| None;
 

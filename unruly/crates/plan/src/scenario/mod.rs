@@ -90,6 +90,18 @@ pub enum Origin {
     Regex(String),
 }
 
+/// The scenarios that come with the program, each with its text.
+const SHIPPED: [(&str, &str); 1] = [("board", include_str!("../../../../scenarios/board.toml"))];
+
+impl Scenario {
+    /// Returns the text of the scenario of this name that comes with the program.
+    #[must_use]
+    pub fn shipped(name: &str) -> Option<&'static str> {
+        let found = SHIPPED.iter().find(|(known, _)| *known == name.trim());
+        found.map(|(_, text)| *text)
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

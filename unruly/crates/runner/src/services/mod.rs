@@ -19,10 +19,11 @@ pub(crate) use names::check_processes;
 pub use packages::install;
 pub(crate) use packages::library;
 pub(crate) use pauses::pauses;
-pub(crate) use running::{Ground, Services};
+pub(crate) use running::{Ground, MYSQL, Services};
 
 /// The services that come with the program.
-const SHIPPED: [(&str, &str); 9] = [
+const SHIPPED: [(&str, &str); 10] = [
+    ("board", include_str!("../../../../services/board.toml")),
     (
         "cassandra",
         include_str!("../../../../services/cassandra.toml"),
@@ -286,7 +287,7 @@ mod tests {
         let said = service("oracle").unwrap_err().to_string();
         assert!(
             said.starts_with(
-                "service:oracle: there is no such service; hint: use one of cassandra, etcd, "
+                "service:oracle: there is no such service; hint: use one of board, cassandra, etcd, "
             ),
             "{said}"
         );

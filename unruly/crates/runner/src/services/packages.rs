@@ -85,6 +85,12 @@ impl Programs {
         command
     }
 
+    /// Where Debian's packages are unpacked that this host lacks; nowhere without a cache.
+    pub(crate) fn unpacked(&self) -> String {
+        let root = self.root().unwrap_or_default();
+        root.display().to_string()
+    }
+
     /// Where the artifacts of a service are; nowhere without a cache.
     pub(crate) fn jars(&self, artifacts: &[String]) -> PathBuf {
         let fits = |c: char| {

@@ -25,6 +25,9 @@ use crate::relay::Relay;
 /// How often it is looked whether a process listens, or has ended.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
+/// The protocol with messages that have no reply; a service calls a port of it so.
+pub(crate) const MYSQL: &str = "mysql";
+
 /// After the signal to end; then it is ended.
 const END_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -135,6 +138,15 @@ impl Services {
         places.words.insert("bin".to_owned(), own_folder()?);
         let jars = programs.jars(&service.jars).display().to_string();
         places.words.insert("jars".to_owned(), jars);
+        places
+            .words
+            .insert("unpacked".to_owned(), programs.unpacked());
+        let jvm = crate::jvm::archive().unwrap_or_default();
+        anyhow::ensure!(
+            !jvm.is_empty() || !super::text(name)?.contains("{{ jvm }}"),
+            "service {name}: unruly-jvm.jar is not there; hint: make jvm, or set UNRULY_JVM to its folder"
+        );
+        places.words.insert("jvm".to_owned(), jvm);
         let names = || service.processes.iter().map(|it| it.name.as_str());
         let victims = |wanted: fn(&FaultKind) -> bool| {
             let faults = ground.faults.iter().filter(move |it| wanted(&it.kind));
@@ -199,6 +211,19 @@ impl Services {
             .context("it was started")?;
         self.children[place] = self.spawn(process)?;
         Ok(true)
+    }
+
+    /// Returns what a tap on the services watches: the first port of each process, named by its tier.
+    pub(crate) fn taps(&self) -> Vec<String> {
+        let processes = self.service.processes.iter().filter_map(|process| {
+            let place = self.places.place(&process.name)?;
+            let kind = process.ports.first()?;
+            let port = place.ports.get(kind)?;
+            let scheme = if kind == MYSQL { MYSQL } else { "tcp" };
+            let name = process.tier.as_ref().unwrap_or(&process.name);
+            Some(format!("{name}={scheme}://{}:{port}", place.host))
+        });
+        processes.collect()
     }
 
     /// Returns the pauses in the logs of the JVMs, by process.
