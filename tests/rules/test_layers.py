@@ -15,7 +15,7 @@ CRATES: dict[str, set[str]] = {
     "unruly-load": {"unruly-plan", "unruly-time", "unruly-trace"},
     "unruly-stream": {"unruly-plan"},
     "unruly-tap": {"unruly-time", "unruly-trace"},
-    "unruly-agent": {"unruly-plan", "unruly-time", "unruly-trace", "unruly-load", "unruly-stream"},
+    "unruly-agent": {*METER, "unruly-time", "unruly-tap"} - {"unruly-agent"},
     "unruly-drivers": {"unruly-plan", "unruly-flurry", "unruly-time"},
     "unruly-program": {"unruly-plan", "unruly-trace", "unruly-agent"},
     "unruly-runner": {*METER, "unruly-program", "unruly-tap"},

@@ -9,11 +9,18 @@ import pytest
 
 from claims_planted import NOTHING, PLANTED, matrix, overlaps, p99, tail
 from claims_planted import drives as stores
-from unruly.papers import judgement, judges_groups, judges_matrix, judges_stores, judges_streams
+from unruly.papers import (
+    judgement,
+    judges_chains,
+    judges_groups,
+    judges_matrix,
+    judges_stores,
+    judges_streams,
+)
 from unruly.papers.judgement import HOLDS, NOT, UNDECIDED, VERDICTS, Judgement
 from unruly.papers.judges import JUDGES, trusted
 
-MODULES = (judgement, judges_matrix, judges_groups, judges_stores, judges_streams)
+MODULES = (judgement, judges_matrix, judges_groups, judges_stores, judges_streams, judges_chains)
 LEVELS = {"LEVEL", "CONFIDENCE_OF_STUDY"}
 """Levels of confidence: one and a half times as much is none."""
 UNITS = {"MS", "JUDGES", "TYPE_CHECKING", "VERDICTS"}

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import unruly
+from tiers_world import TROUBLES, write_tapped
 from unruly.ingest.tally import Tally
 from unruly.ingest.writer import RunWriter
 from unruly.tables import fetch
@@ -20,7 +24,10 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 MS = 1_000_000
-RAISED_BY_TAPS = {"tap-unmeasured", "transient-bottleneck", "tier-cuts"}
+RAISED_BY_TAPS = {
+    "tap-unmeasured", "transient-bottleneck", "tier-cuts", "tier-bottleneck", "tier-queue",
+    "pool-waits", "tap-inconsistent",
+}  # fmt: skip
 START = 1_790_000_000 * 1_000_000_000
 
 
@@ -120,3 +127,86 @@ def test_slow_requests_that_come_one_by_one_are_no_jam(tmp_path: Path) -> None:
     found = unruly.analyse(run)
     assert tiers_of(found).rows[0].jam is None
     assert "transient-bottleneck" not in {it.code for it in found.findings}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_the_tier_that_makes_requests_slow_is_named(
+    trouble: str, seed: int, tmp_path: Path
+) -> None:
+    found = unruly.analyse(unruly.open_run(write_tapped(tmp_path / "run", trouble, seed)))
+    raised = [it for it in found.findings if it.code in RAISED_BY_TAPS]
+    raised = [it for it in raised if it.code != "transient-bottleneck"]
+    codes = {it.code: it.title for it in raised}
+    # each is about one tier alone
+    assert len(codes) == len(raised)
+    wanted = {
+        "none": set(),
+        "app": {"tier-bottleneck", "tier-queue"},
+        "db": {"tier-bottleneck", "tier-queue"},
+        # most of the time is spent in app, though not in every run surely more than half
+        "pool": {"pool-waits"},
+    }[trouble]
+    assert set(codes) - ({"tier-bottleneck"} if trouble == "pool" else set()) == wanted
+    if trouble in ("app", "db"):
+        assert codes["tier-bottleneck"].startswith(f"{trouble}: requests spent ")
+        assert codes["tier-queue"].startswith(f"{trouble}: ")
+    if trouble == "pool":
+        # they wait in app, though db is what takes long
+        assert codes["pool-waits"].startswith(
+            "app: requests waited for one of its 2 connections to db, or for a thread: "
+        )
+
+
+def test_the_time_of_the_tiers_adds_up_to_that_of_the_front(tmp_path: Path) -> None:
+    found = unruly.analyse(unruly.open_run(write_tapped(tmp_path / "run", "app", 1)))
+    rows = {it.tier: it for it in tiers_of(found).rows}
+    assert rows["web"].chain.front
+    assert (rows["app"].chain.asked_by, rows["db"].chain.asked_by) == (("web",), ("app",))
+    own = sum(it.chain.own_in_flight.estimate for it in rows.values())
+    assert own == pytest.approx(rows["web"].in_flight.estimate, rel=0.01)
+    assert sum(it.chain.own_share.estimate for it in rows.values()) == pytest.approx(1, abs=0.02)
+    # 100 requests a second of 8.7 ms on one core, of which the load generator uses a little
+    assert rows["app"].chain.cpu_cores == pytest.approx(0.87, rel=0.01)
+    assert 0.87 <= rows["app"].chain.cpu_share < 0.95
+    assert tiers_of(found).checks[0].agrees
+
+
+def test_a_request_has_the_asker_that_was_found_later_on_its_connection(tmp_path: Path) -> None:
+    run = planted(
+        tmp_path / "run",
+        started=range(0, 40, 10),
+        ended=range(5, 45, 10),
+        connection=[1, 1, 2, 2],
+        asked_by=[None, "web", None, None],
+    )
+    named = turnaround_tables.with_askers(run.turnarounds, run.turnarounds)
+    found = fetch(named.order_by("started_ns"))["asked_by"]
+    assert found.fillna("").tolist() == ["web", "web", "", ""]
+
+
+def test_times_are_not_divided_if_nobody_knows_who_asked(tmp_path: Path) -> None:
+    path = write_tapped(tmp_path / "run", "app", 1)
+    file = next((path / "turnarounds").glob("*.parquet"))
+    rows = pq.read_table(file)
+    # one tier is asked over connections that end before anybody looks
+    mask = pc.equal(rows["tier"], "db")
+    asked = pc.if_else(mask, pa.scalar(None, rows["asked_by"].type), rows["asked_by"])
+    place = rows.column_names.index("asked_by")
+    nameless = rows.set_column(place, rows.schema.field("asked_by"), asked)
+    pq.write_table(nameless.replace_schema_metadata(rows.schema.metadata), file)
+    found = unruly.analyse(unruly.open_run(path))
+    assert all(it.chain.own_share is None for it in tiers_of(found).rows)
+    assert "tier-bottleneck" not in {it.code for it in found.findings}
+
+
+def test_a_tap_that_saw_other_requests_than_the_load_is_no_witness(tmp_path: Path) -> None:
+    path = write_tapped(tmp_path / "run", "none", 1)
+    file = next((path / "turnarounds").glob("*.parquet"))
+    rows = pq.read_table(file)
+    # a pipeline: two requests share a reply
+    kept = rows.filter(pa.array(np.arange(rows.num_rows) % 2 == 0))
+    pq.write_table(kept.replace_schema_metadata(rows.schema.metadata), file)
+    found = unruly.analyse(unruly.open_run(path))
+    (title,) = [it.title for it in found.findings if it.code == "tap-inconsistent"]
+    assert title.startswith("the tap counted ")

@@ -51,6 +51,8 @@ class CellPlan:
     """``drive.spans``: where the run received the spans of services."""
     arrivals: str | None = None
     """``drive.arrivals``: ``constant``, ``poisson``, ``closed`` and so on."""
+    clients: int | None = None
+    """``drive.clients``."""
     dispersion: float | None = None
     """``drive.dispersion``: the index of dispersion that its bursts were to have."""
     ramp: str | None = None
@@ -194,6 +196,7 @@ def _cell(tables: Mapping[str, Any], factors: Mapping[str, str]) -> CellPlan:
         trace_url=setting("drive.trace_url", str),
         spans=setting("drive.spans", str),
         arrivals=setting("drive.arrivals", str),
+        clients=setting("drive.clients", int),
         dispersion=setting("drive.dispersion", float),
         ramp=setting("drive.ramp", str),
         is_stream="stream" in tables,

@@ -40,7 +40,16 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
     };
     tap.name_askers(names(peers));
     let mut writer = Writer::new(ground, &tap);
-    let start_ns = inbox.start_while(|| writer.skip(&mut tap))?;
+    let mut failed = None;
+    let start_ns = inbox.start_while(|| {
+        if let Err(error) = writer.skip(&mut tap) {
+            failed.get_or_insert(error);
+            std::thread::sleep(LOOK);
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
     let Some(start_ns) = start_ns else {
         crate::client::say_done(None);
         return Ok(());
@@ -57,7 +66,7 @@ pub(crate) fn run(ground: Ground<'_>, events: &mut Events) -> Result<()> {
     writer.note(look, tap.now(), events);
     writer.write(&tap)?;
     writer.rows.seal()?;
-    tell(job, &tap, writer.seen, events);
+    report_unseen(job, &tap, writer.seen, events);
     crate::client::say_done(None);
     Ok(())
 }
@@ -92,13 +101,13 @@ fn names(peers: Vec<PeerLine>) -> HashMap<u32, String> {
 }
 
 /// Says what the tap did not see.
-fn tell(job: &Job, tap: &Tap, seen: u64, events: &mut Events) {
+fn report_unseen(job: &Job, tap: &Tap, seen: u64, events: &mut Events) {
     let left_out = tap.tracker().left_out();
     if left_out > 0 {
-        let told = format!("{left_out} connections were not followed: too many are open at once");
-        events.add("tap left out", Some(&told), (tap.now(), None));
+        let words = format!("{left_out} connections were not followed: too many are open at once");
+        events.add("tap left out", Some(&words), (tap.now(), None));
         report(&Report::Finding {
-            text: told,
+            text: words,
             fatal: false,
         });
     }
@@ -148,11 +157,11 @@ impl Writer {
     }
 
     /// Follows connections before the start, so that their handshakes are known.
-    fn skip(&mut self, tap: &mut Tap) {
-        // The next look finds what is wrong, too.
-        let _ = tap.look(LOOK, &mut self.ended);
+    fn skip(&mut self, tap: &mut Tap) -> Result<()> {
+        tap.look(LOOK, &mut self.ended)?;
         self.ended.clear();
         self.looked_ns = tap.now();
+        Ok(())
     }
 
     fn look(&mut self, tap: &mut Tap, events: &mut Events) -> Result<()> {
@@ -166,7 +175,7 @@ impl Writer {
     fn write(&mut self, tap: &Tap) -> Result<()> {
         for it in self.ended.drain(..) {
             if it.turnaround.started_ns >= self.since_ns {
-                self.rows.append(&it.row(), tap.asker(it.client));
+                self.rows.append(&it.row(), tap.asker(&it));
                 self.seen += 1;
             }
         }
@@ -175,12 +184,12 @@ impl Writer {
 
     fn note(&self, look: Look, now_ns: ColumnNs, events: &mut Events) {
         if look.dropped > 0 {
-            let told = format!("{} packets were not seen", look.dropped);
-            events.add("tap gap", Some(&told), (self.looked_ns, Some(now_ns)));
+            let words = format!("{} packets were not seen", look.dropped);
+            events.add("tap gap", Some(&words), (self.looked_ns, Some(now_ns)));
         }
         if let Some(step) = look.step {
-            let told = format!("{} ns", step.0);
-            events.add("clock step", Some(&told), (now_ns, None));
+            let words = format!("{} ns", step.0);
+            events.add("clock step", Some(&words), (now_ns, None));
         }
     }
 }

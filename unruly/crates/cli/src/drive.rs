@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_load::{DriverError, schemes};
-use unruly_plan::{Plan, Ramp, Secret, Url, UrlError, did_you_mean, shown};
+use unruly_plan::{
+    MAX_TAPPED_SERVICES, Plan, Ramp, Secret, Tap, Url, UrlError, did_you_mean, shown,
+};
 use unruly_program::password_of;
 use unruly_runner::{ECHO, RunOptions, services};
+use unruly_tap::Server;
 
 use crate::concealed::command;
 use crate::drive_http::HttpArguments;
@@ -60,6 +63,10 @@ pub(crate) struct DriveArguments {
     /// Requests that may wait for a reply at once; the next one is dropped
     #[arg(long, value_name = "COUNT")]
     in_flight: Option<String>,
+    /// Watch services from outside too: --tap=NAME=tcp://HOST:PORT, again for each (--tap alone: the
+    /// target, or the service that the run starts)
+    #[arg(long, value_name = "SERVICE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    tap: Vec<String>,
     /// Class of the kernel's scheduler: normal or realtime (before every other process)
     #[arg(long, value_name = "CLASS")]
     scheduling: Option<String>,
@@ -257,6 +264,7 @@ impl DriveArguments {
             anyhow::anyhow!(error.on_command_line(typed.map(|it| it.1), flag))
         })?;
         plan.run.slo = slos(&self.slo)?;
+        plan.tap = tap(self.tap)?;
         let options = RunOptions {
             output: self.output,
             quiet: self.quiet,
@@ -267,6 +275,38 @@ impl DriveArguments {
         };
         Ok((plan, options))
     }
+}
+
+/// Returns the tap of the flags; none without any.
+fn tap(services: Vec<String>) -> Result<Option<Tap>> {
+    if services.is_empty() {
+        return Ok(None);
+    }
+    let mut named = Vec::new();
+    for service in services.into_iter().filter(|it| !it.is_empty()) {
+        let server = Server::parse(&service).map_err(|error| {
+            let told = error.to_string();
+            let told = told.strip_prefix(&format!("{service}:")).unwrap_or(&told);
+            anyhow::anyhow!("--tap: {service:?}{told}")
+        })?;
+        // The plan is kept with the run, and has the whole form.
+        named.push(if service.contains("://") {
+            service
+        } else {
+            format!("tcp://{}", server.name)
+        });
+    }
+    anyhow::ensure!(
+        named.len() <= MAX_TAPPED_SERVICES,
+        "--tap: {} services; hint: at most {MAX_TAPPED_SERVICES}",
+        named.len()
+    );
+    let services = named;
+    Ok(Some(Tap {
+        on: true,
+        services,
+        interface: None,
+    }))
 }
 
 /// Returns the flag that gives a value to a key of the plan.
@@ -470,7 +510,7 @@ mod tests {
             ),
             (
                 &["service:postgres"],
-                "service:postgres: there is no such service; hint: use one of cassandra, etcd, etcd-3.7, flurry, flurry-disk, memcached, redis, garage, redis-replicated, or give the file of a service",
+                "service:postgres: there is no such service; hint: use one of board, cassandra, etcd, etcd-3.7, flurry, flurry-disk, memcached, redis, garage, redis-replicated, or give the file of a service",
             ),
             (
                 &["service:rediss"],
@@ -491,7 +531,7 @@ mod tests {
             else {
                 continue;
             };
-            let Err(error) = plan(&["redis://h", &format!("--{name}"), "?"]) else {
+            let Err(error) = plan(&["redis://h", &format!("--{name}=?")]) else {
                 continue;
             };
             let said = error.to_string();

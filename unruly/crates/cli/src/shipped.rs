@@ -4,7 +4,7 @@ use anyhow::Result;
 use unruly_plan::did_you_mean;
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 20] = [
+pub(crate) const PLANS: [(&str, &str); 25] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
@@ -13,6 +13,26 @@ pub(crate) const PLANS: [(&str, &str); 20] = [
     ),
     ("slow-node", include_str!("../../../plans/slow-node.toml")),
     ("echo", include_str!("../../../plans/echo.toml")),
+    (
+        "n-tier-load",
+        include_str!("../../../plans/n-tier-load.toml"),
+    ),
+    (
+        "n-tier-bursts",
+        include_str!("../../../plans/n-tier-bursts.toml"),
+    ),
+    (
+        "n-tier-pools",
+        include_str!("../../../plans/n-tier-pools.toml"),
+    ),
+    (
+        "n-tier-collector",
+        include_str!("../../../plans/n-tier-collector.toml"),
+    ),
+    (
+        "n-tier-crossed",
+        include_str!("../../../plans/n-tier-crossed.toml"),
+    ),
     ("store", include_str!("../../../plans/store.toml")),
     ("stores", include_str!("../../../plans/stores.toml")),
     (

@@ -168,6 +168,23 @@ impl Url {
         }
     }
 
+    /// Returns each host with its port, or with the usual one of its scheme; a host without either is
+    /// left out.
+    pub fn places(&self) -> impl Iterator<Item = (&str, u16)> {
+        let usual = match self.scheme.as_str() {
+            "http" | "grpc" | "openai" => Some(80),
+            "https" | "grpcs" | "openais" => Some(443),
+            "redis" | "rediss" => Some(6_379),
+            "memcached" | "memcacheds" => Some(11_211),
+            "postgres" => Some(5_432),
+            "mysql" => Some(3_306),
+            "kafka" | "kafkas" => Some(9_092),
+            _ => None,
+        };
+        let hosts = self.hosts.iter();
+        hosts.filter_map(move |(host, port)| Some((host.as_str(), port.or(usual)?)))
+    }
+
     /// True if an HTTP server is asked, in the clear or by TLS.
     #[must_use]
     pub fn is_http(&self) -> bool {

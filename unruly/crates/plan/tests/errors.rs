@@ -438,6 +438,26 @@ fn drives_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_tap_that_cannot_be_is_refused() {
+    mesh(
+        "[tap]",
+        "plan.toml:7: the plan has [tap] without [drive]; must be left out: it watches the services that a drive calls; hint: remove [tap], or measure with [drive]",
+    );
+    drive(
+        "[tap]\nservices = [\"redis://h:1\"]",
+        r#"plan.toml:7: services holds "redis://h:1"; must hold addresses such as tcp://127.0.0.1:80 or web=tcp://127.0.0.1:80; hint: services = ["web=tcp://127.0.0.1:80", "db=mysql://127.0.0.1:3306"]"#,
+    );
+    drive(
+        "[tap]\nservices = [\"=tcp://h:1\"]",
+        r#"plan.toml:7: services holds "=tcp://h:1"; must hold addresses such as tcp://127.0.0.1:80 or web=tcp://127.0.0.1:80; hint: services = ["web=tcp://127.0.0.1:80", "db=mysql://127.0.0.1:3306"]"#,
+    );
+    drive(
+        "[tap]\nport = 1",
+        r#"plan.toml:7: unknown key "port" in [tap]; known: on, services, interface; hint: remove it"#,
+    );
+}
+
+#[test]
 fn probes_out_of_range_are_refused() {
     mesh(
         "[probe]\nperiod = \"9ms\"",

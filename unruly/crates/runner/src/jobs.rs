@@ -77,10 +77,8 @@ impl Trial<'_> {
         }
         let scheme = |url: &Url| if url.scheme == MYSQL { MYSQL } else { "tcp" };
         let store = drive.store.iter().flat_map(|it| {
-            let places = it.url.hosts.iter();
-            places.filter_map(|(host, port)| {
-                Some(format!("{}://{host}:{}", scheme(&it.url), (*port)?))
-            })
+            let places = it.url.places();
+            places.map(|(host, port)| format!("{}://{host}:{port}", scheme(&it.url)))
         });
         let echo = drive.address.iter().map(|it| format!("tcp://{it}"));
         store.chain(echo).collect()

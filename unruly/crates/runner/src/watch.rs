@@ -201,7 +201,7 @@ impl Watched {
 
     fn write(&mut self, ended: &[Finished], tap: &Tap) -> Result<()> {
         for it in ended {
-            self.rows.append(&it.row(), tap.asker(it.client));
+            self.rows.append(&it.row(), tap.asker(it));
         }
         self.seen += ended.len() as u64;
         Ok(self.rows.flush()?)

@@ -6,16 +6,19 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Clients that are looked up at once; a service with more new connections in a second is asked by
-/// clients that do not keep theirs.
+/// Clients that are looked up at once.
 const WANTED_MAX: usize = 1_024;
+
+/// Clients that wait for their turn; a service with more new ones is asked by clients that do not
+/// keep their connections.
+const WAITING_MAX: usize = 16 * WANTED_MAX;
 
 /// Addresses whose programs are remembered.
 const KNOWN_MAX: usize = 100_000;
@@ -23,21 +26,25 @@ const KNOWN_MAX: usize = 100_000;
 /// Parents of a process that are looked at for one with a name.
 const PARENTS_MAX: usize = 8;
 
+/// The ends of a connection: the client's address, and the service's. Two connections to different
+/// services may have one client's address.
+pub(crate) type Ends = (SocketAddr, SocketAddr);
+
 /// Names that some processes have, by their number; their children have them too.
 type Names = Arc<Mutex<HashMap<u32, String>>>;
 
 /// Looks up programs, and remembers them.
 #[derive(Debug)]
 pub(crate) struct Askers {
-    wanted: Sender<Vec<SocketAddr>>,
-    found: Receiver<HashMap<SocketAddr, String>>,
-    known: HashMap<SocketAddr, String>,
+    wanted: Sender<Vec<Ends>>,
+    found: Receiver<HashMap<Ends, String>>,
+    known: HashMap<Ends, String>,
     names: Names,
 }
 
 impl Askers {
     pub(crate) fn start() -> Self {
-        let (wanted, asked) = channel::<Vec<SocketAddr>>();
+        let (wanted, asked) = channel::<Vec<Ends>>();
         let (answers, found) = channel();
         let names = Names::default();
         let own = Arc::clone(&names);
@@ -50,20 +57,38 @@ impl Askers {
         }
     }
 
+    /// Gives the processes that listen at these addresses the names beside them.
+    pub(crate) fn name_listeners<'a>(&mut self, named: impl Fn(SocketAddr) -> Option<&'a str>) {
+        let listens = table().into_iter().filter(|socket| socket.listens);
+        let sockets = listens
+            .map(|socket| (socket.inode, socket.address))
+            .collect();
+        let processes = processes().flat_map(|process| {
+            let number = number(&process);
+            let addresses = addresses(&process, &sockets).into_iter();
+            addresses.filter_map(move |it| Some((number?, it)))
+        });
+        // The first process may listen for all others, and is the parent of all.
+        let names = processes.filter(|(number, _)| *number != 1);
+        let names = names.filter_map(|(number, it)| Some((number, named(it)?.to_owned())));
+        self.name(names.collect());
+    }
+
     /// Gives processes, and their children, other names than those of their programs.
     pub(crate) fn name(&mut self, names: HashMap<u32, String>) {
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        known.extend(names);
     }
 
     /// Has the programs of these clients looked up, and takes the answers so far. An address may be
     /// used by another program than before.
-    pub(crate) fn look_up(&mut self, clients: Vec<SocketAddr>) {
-        for client in &clients {
-            self.known.remove(client);
+    pub(crate) fn look_up(&mut self, connections: Vec<Ends>) {
+        for ends in &connections {
+            self.known.remove(ends);
         }
-        if !clients.is_empty() {
+        if !connections.is_empty() {
             // The thread ends only with the tap.
-            let _ = self.wanted.send(clients);
+            let _ = self.wanted.send(connections);
         }
         for found in self.found.try_iter() {
             if self.known.len() + found.len() > KNOWN_MAX {
@@ -73,22 +98,30 @@ impl Askers {
         }
     }
 
-    pub(crate) fn of(&self, client: SocketAddr) -> Option<&str> {
-        self.known.get(&client).map(String::as_str)
+    pub(crate) fn of(&self, ends: Ends) -> Option<&str> {
+        self.known.get(&ends).map(String::as_str)
     }
 }
 
 fn look_up(
-    asked: &Receiver<Vec<SocketAddr>>,
-    answers: &Sender<HashMap<SocketAddr, String>>,
+    asked: &Receiver<Vec<Ends>>,
+    answers: &Sender<HashMap<Ends, String>>,
     names: &Mutex<HashMap<u32, String>>,
 ) {
-    while let Ok(first) = asked.recv() {
-        // All that has come meanwhile is taken, and the newest are looked up.
-        let mut all = first;
-        all.extend(asked.try_iter().flatten());
-        let wanted: HashSet<SocketAddr> = all.into_iter().rev().take(WANTED_MAX).collect();
-        let sockets = sockets(&wanted);
+    let mut waiting: Vec<Ends> = Vec::new();
+    loop {
+        if waiting.is_empty() {
+            let Ok(first) = asked.recv() else {
+                return;
+            };
+            waiting = first;
+        }
+        waiting.extend(asked.try_iter().flatten());
+        // The newest first: the others may be closed by now.
+        waiting.drain(..waiting.len().saturating_sub(WAITING_MAX));
+        let rest = waiting.len().saturating_sub(WANTED_MAX);
+        let wanted: HashSet<Ends> = waiting.drain(rest..).collect();
+        let sockets = sockets(&table(), &wanted);
         let named = names.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if answers.send(owners(&sockets, &named)).is_err() {
             return;
@@ -97,11 +130,20 @@ fn look_up(
     }
 }
 
-/// The numbers of the sockets at these addresses.
-fn sockets(wanted: &HashSet<SocketAddr>) -> HashMap<u64, SocketAddr> {
-    let all = table().into_iter();
-    let rows = all.filter(|socket| wanted.contains(&socket.address));
-    rows.map(|socket| (socket.inode, socket.address)).collect()
+/// The numbers of the clients' sockets of these connections. Where something rewrites the service's
+/// address on the way, a client's address that only one socket has is enough.
+fn sockets(table: &[Socket], wanted: &HashSet<Ends>) -> HashMap<u64, Ends> {
+    let mut by_client: HashMap<SocketAddr, Vec<&Socket>> = HashMap::new();
+    for socket in table.iter().filter(|it| !it.listens) {
+        by_client.entry(socket.address).or_default().push(socket);
+    }
+    let found = wanted.iter().filter_map(|&(client, server)| {
+        let sockets = by_client.get(&client)?;
+        let exact = sockets.iter().find(|it| it.peer == server);
+        let only = (sockets.len() == 1).then(|| &sockets[0]);
+        Some((exact.or(only)?.inode, (client, server)))
+    });
+    found.collect()
 }
 
 /// The addresses at which programs of this host listen.
@@ -111,8 +153,10 @@ pub(crate) fn listening() -> Vec<SocketAddr> {
 }
 
 /// A socket of this host.
+#[derive(Debug)]
 struct Socket {
     address: SocketAddr,
+    peer: SocketAddr,
     listens: bool,
     inode: u64,
 }
@@ -127,14 +171,20 @@ fn table() -> Vec<Socket> {
         .flat_map(|table| table.lines().skip(1));
     let sockets = lines.filter_map(|line| {
         let words: Vec<&str> = line.split_ascii_whitespace().take(10).collect();
-        let address = address(words.get(1)?)?;
+        let own = canonical(address(words.get(1)?)?);
         Some(Socket {
-            address: SocketAddr::new(address.ip().to_canonical(), address.port()),
+            address: own,
+            peer: canonical(address(words.get(2)?)?),
             listens: *words.get(3)? == LISTEN,
             inode: words.get(9)?.parse().ok()?,
         })
     });
     sockets.collect()
+}
+
+/// Addresses of IPv4 have one form only.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Reads an address as the kernel prints it: words of four bytes in the order of the machine.
@@ -160,30 +210,33 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// The names of the processes that have these sockets open.
-fn owners(
-    sockets: &HashMap<u64, SocketAddr>,
-    names: &HashMap<u32, String>,
-) -> HashMap<SocketAddr, String> {
-    let mut found = HashMap::new();
+fn owners(sockets: &HashMap<u64, Ends>, names: &HashMap<u32, String>) -> HashMap<Ends, String> {
     if sockets.is_empty() {
-        return found;
+        return HashMap::new();
     }
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for process in processes {
-        let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-        if process.file_name().to_str().is_some_and(is_process) {
-            found.extend(owned(&process.path(), sockets, names));
-        }
-    }
-    found
+    let owned = processes().flat_map(|process| {
+        let addresses = addresses(&process, sockets);
+        let name = (!addresses.is_empty()).then(|| name(&process, names));
+        let name = name.unwrap_or_default();
+        addresses.into_iter().map(move |it| (it, name.clone()))
+    });
+    owned.collect()
 }
 
-/// The addresses of those sockets that a process has open, each with the name of the process.
-fn owned(
-    process: &Path,
-    sockets: &HashMap<u64, SocketAddr>,
-    names: &HashMap<u32, String>,
-) -> Vec<(SocketAddr, String)> {
+/// The folders of all processes.
+fn processes() -> impl Iterator<Item = PathBuf> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all = all.map(|it| it.path());
+    all.filter(|it| number(it).is_some())
+}
+
+/// The number of the process of a folder.
+fn number(process: &Path) -> Option<u32> {
+    process.file_name()?.to_str()?.parse().ok()
+}
+
+/// The entries of those sockets that a process has open.
+fn addresses<T: Copy>(process: &Path, sockets: &HashMap<u64, T>) -> Vec<T> {
     let files = fs::read_dir(process.join("fd"))
         .into_iter()
         .flatten()
@@ -196,18 +249,12 @@ fn owned(
             .strip_suffix(']')?;
         inode.parse::<u64>().ok()
     });
-    let addresses: Vec<SocketAddr> = inodes.filter_map(|it| sockets.get(&it).copied()).collect();
-    if addresses.is_empty() {
-        return Vec::new();
-    }
-    let name = name(process, names);
-    addresses.into_iter().map(|it| (it, name.clone())).collect()
+    inodes.filter_map(|it| sockets.get(&it).copied()).collect()
 }
 
 /// The name that a process or one of its parents was given; without one, its program's.
 fn name(process: &Path, names: &HashMap<u32, String>) -> String {
-    let number = process.file_name().and_then(|it| it.to_str()?.parse().ok());
-    let line = std::iter::successors(number, |it| parent(*it)).take(PARENTS_MAX);
+    let line = std::iter::successors(number(process), |it| parent(*it)).take(PARENTS_MAX);
     let given = line.filter_map(|it| names.get(&it)).next();
     given.cloned().unwrap_or_else(|| {
         let program = fs::read_to_string(process.join("comm")).unwrap_or_default();
@@ -245,13 +292,38 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let client = stream.local_addr().unwrap();
-        let of_client = sockets(&HashSet::from([client]));
+        let ends = (client, listener.local_addr().unwrap());
+        let of_client = sockets(&table(), &HashSet::from([ends]));
         let found = owners(&of_client, &HashMap::new());
         let own = fs::read_to_string("/proc/self/comm").unwrap();
-        assert_eq!(found.get(&client).map(String::as_str), Some(own.trim_end()));
+        assert_eq!(found.get(&ends).map(String::as_str), Some(own.trim_end()));
         assert!(listening().contains(&listener.local_addr().unwrap()));
         let names = HashMap::from([(parent(std::process::id()).unwrap(), "tests".to_owned())]);
         let named = owners(&of_client, &names);
-        assert_eq!(named.get(&client).map(String::as_str), Some("tests"));
+        assert_eq!(named.get(&ends).map(String::as_str), Some("tests"));
+    }
+
+    #[test]
+    fn a_client_address_that_two_connections_have_is_that_of_the_one_to_this_service() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let (client, web, db) = (
+            at("127.0.0.1:4000"),
+            at("127.0.0.1:80"),
+            at("127.0.0.1:3306"),
+        );
+        let socket = |peer, inode| Socket {
+            address: client,
+            peer,
+            listens: false,
+            inode,
+        };
+        let both = [socket(web, 1), socket(db, 2)];
+        let found = sockets(&both, &HashSet::from([(client, db)]));
+        assert_eq!(found, HashMap::from([(2, (client, db))]));
+        // Behind a port that was rewritten, the only socket with this address is the client's.
+        let elsewhere = (client, at("10.0.0.1:8080"));
+        assert_eq!(sockets(&both, &HashSet::from([elsewhere])), HashMap::new());
+        let only = sockets(&both[..1], &HashSet::from([elsewhere]));
+        assert_eq!(only, HashMap::from([(1, elsewhere)]));
     }
 }

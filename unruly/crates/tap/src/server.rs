@@ -1,6 +1,6 @@
 //! A service whose connections are watched.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use anyhow::{Context, Result, bail};
 
@@ -73,6 +73,13 @@ impl Server {
         })
     }
 
+    /// Returns true if who listens at this address listens for the service.
+    pub(crate) fn listens_at(&self, address: SocketAddr) -> bool {
+        let here = || self.hosts.is_empty() || self.hosts.iter().any(|it| is_of_this_host(*it));
+        let any = address.ip().is_unspecified() && here();
+        address.port() == self.port && (any || self.is_at(address))
+    }
+
     /// Returns true if this address is the service's.
     #[must_use]
     pub fn is_at(&self, address: SocketAddr) -> bool {
@@ -82,6 +89,11 @@ impl Server {
         };
         address.port() == self.port && (self.hosts.is_empty() || of_host())
     }
+}
+
+/// Returns true if an address is one of this host: only such a one can be bound.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 #[cfg(test)]
@@ -102,6 +114,15 @@ mod tests {
         let six = Server::parse("tcp://[::1]:80/").unwrap();
         assert!(six.is_at("[::1]:80".parse().unwrap()));
         assert_eq!(Server::parse("127.0.0.1:80").unwrap().name, "127.0.0.1:80");
+    }
+
+    #[test]
+    fn who_listens_everywhere_here_does_not_listen_for_another_host() {
+        let everywhere = "0.0.0.0:80".parse().unwrap();
+        let listens = |text: &str| Server::parse(text).unwrap().listens_at(everywhere);
+        assert!(listens("tcp://127.0.0.1:80") && listens("tcp://*:80"));
+        // An address for documentation.
+        assert!(!listens("tcp://192.0.2.1:80") && !listens("tcp://127.0.0.1:81"));
     }
 
     #[test]

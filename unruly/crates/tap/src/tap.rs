@@ -1,7 +1,6 @@
 //! A live tap: packets of a ring become turnarounds of the watched services.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -56,10 +55,15 @@ impl Tap {
         let is_loopback =
             |it: &Server| it.hosts.iter().all(|host| host.is_loopback()) && !it.hosts.is_empty();
         let loopback = servers.iter().all(is_loopback).then_some(Ring::LOOPBACK);
+        let mut askers = Askers::start();
+        askers.name_listeners(|it| {
+            let named = servers.iter().find(|server| server.listens_at(it));
+            named.map(|server| server.name.as_str())
+        });
         Ok(Self {
             ring: Ring::open(interface.or(loopback), &ports)?,
             tracker: Tracker::new(servers),
-            askers: Askers::start(),
+            askers,
             clock: clock.clone(),
             watch: ClockWatch::new(clock),
             unclear_until_ns: MonoNs(i64::MIN),
@@ -111,10 +115,10 @@ impl Tap {
         self.askers.name(names);
     }
 
-    /// Returns the name of the program that asks from this address, if it is known.
+    /// Returns the name of the process that asked, if it is known.
     #[must_use]
-    pub fn asker(&self, client: SocketAddr) -> Option<&str> {
-        self.askers.of(client)
+    pub fn asker(&self, it: &Finished) -> Option<&str> {
+        self.askers.of((it.client, it.at))
     }
 
     /// Ends the tap: takes the packets that are on their way, and adds the turnarounds that have
@@ -148,9 +152,7 @@ fn canonical(mut segment: Segment) -> Segment {
 /// Returns true if a program of this host listens at an address of a service.
 #[must_use]
 pub fn is_listening(server: &Server) -> bool {
-    let of_service =
-        |it: SocketAddr| it.port() == server.port && (it.ip().is_unspecified() || server.is_at(it));
-    listening().into_iter().any(of_service)
+    listening().into_iter().any(|it| server.listens_at(it))
 }
 
 /// Has this thread, and those that it starts, never interrupt another one when they wake up: a tap on

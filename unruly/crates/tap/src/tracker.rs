@@ -103,7 +103,7 @@ pub struct Tracker {
     /// Connections that were not followed from their beginning, for want of room.
     left_out: u64,
     /// Clients of new connections, until somebody takes them.
-    fresh: Vec<SocketAddr>,
+    fresh: Vec<(SocketAddr, SocketAddr)>,
     /// Turnarounds that a segment has ended.
     over: Vec<Turnaround>,
 }
@@ -136,7 +136,7 @@ impl Tracker {
     }
 
     /// Returns the clients of the connections that are new since the last call.
-    pub fn take_fresh(&mut self) -> Vec<SocketAddr> {
+    pub fn take_fresh(&mut self) -> Vec<(SocketAddr, SocketAddr)> {
         std::mem::take(&mut self.fresh)
     }
 
@@ -236,7 +236,7 @@ impl Tracker {
             return false;
         }
         self.numbers = self.numbers.wrapping_add(1);
-        self.fresh.push(ends.client);
+        self.fresh.push((ends.client, ends.at));
         let silent_bytes = self.servers[usize::from(server)].silent_bytes;
         let followed = Followed {
             server,
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(seen, [(1, 5, 60), (2, 7, 50)]);
         assert_eq!(
             tracker.take_fresh(),
-            [CLIENT, other].map(|it| it.parse().unwrap())
+            [CLIENT, other].map(|it| (it.parse().unwrap(), SERVER.parse().unwrap()))
         );
     }
 

@@ -34,7 +34,7 @@ ENDS = {
     "writer": ("client",), "reader": ("server",),
 }  # fmt: skip
 """On which side of a request a process of each kind stands, where it stands on its own."""
-BYSTANDERS = ("probe", "stress", "runner", "spans")
+BYSTANDERS = ("probe", "stress", "runner", "spans", "tap")
 NUMBER = re.compile(r"-\d+$")
 
 

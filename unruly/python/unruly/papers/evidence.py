@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 
 from unruly.base.cells import histograms_of
 from unruly.base.context import Context
+from unruly.papers.chains import Loaded, loaded
 from unruly.stats import Interval, block_interval
 from unruly.tables import fetch
 from unruly.topics.arrival_log.model import arrival_log_of
@@ -303,6 +304,7 @@ class Evidence:
     paired_share: float | None = None
     stores: Stores | None = None
     arrivals: tuple[Operations, ...] = ()
+    chains: tuple[Loaded, ...] = ()
 
 
 def restored(kind: Any, held: Any) -> Any:
@@ -351,6 +353,7 @@ def evidence_of(analysis: Analysis) -> Evidence:
         analysis.correlations.paired_share,
         restored(Stores, stores) if stores else None,
         restored(tuple[Operations, ...], arrivals.rows if arrivals else ()),
+        loaded(analysis, context),
     )
 
 

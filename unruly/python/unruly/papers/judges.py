@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from unruly.papers import judges_groups, judges_matrix, judges_stores, judges_streams
+from unruly.papers import judges_chains, judges_groups, judges_matrix, judges_stores, judges_streams
 from unruly.papers.claims import papers
 from unruly.papers.evidence import Evidence
 from unruly.papers.judgement import UNDECIDED, Judgement
@@ -25,6 +25,7 @@ JUDGES: Final[dict[str, Judge]] = {
     **judges_groups.JUDGES,
     **judges_stores.JUDGES,
     **judges_streams.JUDGES,
+    **judges_chains.JUDGES,
 }
 
 

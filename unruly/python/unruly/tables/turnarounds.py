@@ -108,6 +108,22 @@ def counts(turnarounds: Table) -> Table:
     return joined.mutate(alone=joined.alone.fill_null(0)).order_by(*keys)
 
 
+def with_askers(rows: Table, turnarounds: Table) -> Table:
+    """Give each row the asker of its connection, which the tap finds out a moment later.
+
+    Parameters
+    ----------
+    rows : Table
+        Some of `turnarounds`.
+    turnarounds : Table
+        All rows of the run.
+    """
+    known = turnarounds.filter(turnarounds.asked_by.notnull())
+    named = known.group_by(*CONNECTION).agg(asker=known.asked_by.max())
+    joined = rows.left_join(named, list(CONNECTION))
+    return joined.mutate(asked_by=joined.asker).select(*rows.columns)
+
+
 def askers(turnarounds: Table) -> Table:
     """Count the turnarounds of each (cell, tier, asked_by) whose asker is known: ``n``."""
     keys = ("cell", "tier", "asked_by")
@@ -122,15 +138,15 @@ def slow_limits(rows: Table) -> Table:
     return replied.group_by("cell", "tier").agg(slow_ns=response.quantile(SLOW))
 
 
-def in_flight(rows: Table) -> Table:
+def in_flight(rows: Table, *more: str) -> Table:
     """Return the mean number of requests in flight in each window of 100 ms that has any.
 
-    Columns: cell, repeat, tier, ``window_ns`` (the window's begin), ``in_flight``.
+    Columns: cell, repeat, tier, `more`, ``window_ns`` (the window's begin), ``in_flight``.
     """
     touched = rows.mutate(window_ns=bins_touched(rows.started_ns, rows.ended_ns, WINDOW_NS))
     first = ibis.greatest(touched.started_ns, touched.window_ns)
     last = ibis.least(touched.ended_ns, touched.window_ns + WINDOW_NS)
-    keys = ("cell", "repeat", "tier", "window_ns")
+    keys = ("cell", "repeat", "tier", *more, "window_ns")
     within = touched.mutate(share=(last - first).cast("float64") / WINDOW_NS)
     return within.group_by(*keys).agg(in_flight=within.share.sum()).order_by(*keys)
 

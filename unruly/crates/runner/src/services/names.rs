@@ -29,7 +29,7 @@ pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
         known.extend(service.processes.into_iter().map(|it| it.name));
         known.extend((0..drive.processes).map(|number| format!("drive-{number}")));
         known.insert("probe-0".to_owned());
-        known.extend(cell.plan.tap().map(|_| "tap-0".to_owned()));
+        known.extend(cell.plan.tap.as_ref().map(|_| "tap-0".to_owned()));
     }
     for plan in cells.iter().map(|cell| &cell.plan) {
         for name in plan.pins.keys().filter(|it| *it != ALL) {

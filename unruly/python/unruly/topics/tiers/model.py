@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
     from unruly.contract import Absent, Count
     from unruly.stats import Interval
+
+
+CHECK_SLACK: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,46 @@ class Jam:
     time_share: float
     request_share: float
     slow_share: Interval
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The connections over which a tier asks the only tier behind it, ``to``.
+
+    ``full_share`` is the share of the windows in which more requests were in the tier than there
+    are ``connections``, while half of their time or more had a request in flight. ``waited`` is the
+    share of the tier's own time that was spent in these windows; ``own_when_full`` and
+    ``own_otherwise`` are its mean own requests in flight in these windows and in the others.
+    """
+
+    to: str
+    connections: Count
+    full_share: float
+    waited: Interval | None
+    own_when_full: float
+    own_otherwise: float
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The place of a tier among the others.
+
+    ``asked_by`` are the tiers that ask it, and ``front`` is true if the load generator does.
+    ``own_in_flight`` is the mean number of requests that were in the tier and in none behind it,
+    and ``own_share`` their share of the time of all requests of the load. ``cpu_cores`` is the CPU
+    time that its processes used each second, ``cpu_share`` the share of what they may use: of the
+    cores that the plan keeps them on, less what other watched processes use there, or of their
+    quota. Both are None where nothing watched them. The own requests and the pool are None where
+    nobody knows who asked for more than a few of the requests.
+    """
+
+    asked_by: tuple[str, ...]
+    front: bool
+    own_in_flight: Interval | None
+    own_share: Interval | None
+    cpu_cores: float | None
+    cpu_share: float | None
+    pool: Pool | None
 
 
 @dataclass(frozen=True)
@@ -56,7 +99,28 @@ class Tier:
     in_flight: Interval | None
     in_flight_most: float
     jam: Jam | None
+    chain: Chain | None = None
     absent: Absent = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the tap counted beside what the load generator knows.
+
+    ``seen`` are the requests that the tap saw at the tiers that the load generator asks, and
+    ``answered`` and ``sent`` those of the load generator.
+    """
+
+    cell: str
+    seen: Count
+    answered: Count
+    sent: Count
+
+    @property
+    def agrees(self) -> bool:
+        """True if the tap saw the answered requests, to one in a hundred."""
+        slack = max(CHECK_SLACK * self.sent, 10.0)
+        return self.answered - slack <= self.seen <= self.sent + slack
 
 
 @dataclass(frozen=True)
@@ -64,6 +128,7 @@ class Tiers:
     """What a tap saw."""
 
     rows: tuple[Tier, ...]
+    checks: tuple[Check, ...]
     windows: pd.DataFrame
     """Windows of 100 ms: cell, repeat, tier, window_ns, in_flight, n, slow, sum_ns, longest_ns."""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
+    from unruly.stats import Interval
     from unruly.topics.tiers.model import Jam, Tier
 
 UNMEASURED_LEAST: Final = 0.01
@@ -20,6 +21,12 @@ UNMEASURED_MUCH: Final = 0.5
 SLOW_LEAST: Final = 0.5
 LIFT_LEAST: Final = 2.0
 CUT_LEAST: Final = 0.01
+HALF: Final = 0.5
+BUSY: Final = 0.7
+QUEUE_LEAST: Final = 1.0
+POOL_LIFT: Final = 2.0
+POOL_LEAST: Final = 1.0
+NEARLY_ALWAYS: Final = 0.9
 
 
 def unmeasured(analysis: Analysis) -> Iterator[Finding]:
@@ -185,8 +192,209 @@ def cuts(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def bottleneck(analysis: Analysis) -> Iterator[Finding]:
+    """Requests spend most of their time in one tier.
+
+    Example: app: requests spent 78 % [74 %, 82 %] of their time in it, and it used 93 % of its CPU
+
+    Raised: More than half of the time of all requests was spent in one of several tiers and in none
+    behind it, by the lower end of the interval.
+
+    Means: This tier limits the response time. If it used {BUSY:percent} or more of the CPU that it
+    may use, it needs more CPU, or less work for each request. If it used less, requests wait there
+    for something else: a thread, a lock, a connection, a disk.
+
+    Next: Look into this tier first: profile it, or give it more CPU. Making another tier faster
+    changes little.
+
+    Numbers: `tiers.rows[].chain` in `summary.json`.
+    """
+    found = tiers_of(analysis)
+    for it in found.rows if found else ():
+        chain = it.chain
+        share = chain.own_share if chain else None
+        others = [row for row in found.rows if row.cell == it.cell] if found else []
+        if chain is None or share is None or len(others) < 2 or (share.low or 0.0) <= HALF:
+            continue
+        busy = chain.cpu_share
+        cpu = "" if busy is None else f", and it used {percent(busy)} of the CPU that it may use"
+        wait = busy is not None and busy < BUSY
+        yield Finding(
+            "tier-bottleneck",
+            "where",
+            "informs",
+            70,
+            f"{it.tier}: requests spent {_interval(share)} of their time in it{cpu}",
+            f"{significant(_number(chain.own_in_flight))} requests were in it, and in no tier "
+            "behind it, on average.",
+            {
+                "cell": it.cell,
+                "tier": it.tier,
+                "own_share": share.estimate,
+                "low": share.low,
+                "high": share.high,
+                "cpu_share": busy,
+            },
+            "Find out what requests wait for there: threads, locks, connections, disks."
+            if wait
+            else "Look into this tier first.",
+        )
+
+
+def queues(analysis: Analysis) -> Iterator[Finding]:
+    """Requests wait for the CPU of a tier.
+
+    Example: app: 7.2 or more of its 8.1 requests waited, and it used 96 % of the CPU that it may
+    use
+
+    Raised: A tier used {BUSY:percent} or more of the CPU that it may use, at least
+    {QUEUE_LEAST:number} requests surely waited in it on average, and these are more than half of
+    the requests that were in it and in no tier behind it. A request that waits is one beyond the
+    cores that the tier used.
+
+    Means: Response times grow with the load from here on, and fast: a little more load, or a burst,
+    makes the queue much longer.
+
+    Next: Give the tier more CPU, take work from it, or send less.
+
+    Numbers: `tiers.rows[].chain` in `summary.json`.
+    """
+    found = tiers_of(analysis)
+    for it in found.rows if found else ():
+        chain = it.chain
+        if chain is None or chain.cpu_share is None or chain.cpu_cores is None:
+            continue
+        # as many as there surely were
+        own = chain.own_in_flight.low or 0.0 if chain.own_in_flight else 0.0
+        waiting = own - chain.cpu_cores
+        if chain.cpu_share < BUSY or waiting < max(QUEUE_LEAST, HALF * own):
+            continue
+        yield Finding(
+            "tier-queue",
+            "where",
+            "informs",
+            65,
+            f"{it.tier}: {significant(waiting)} or more of its {significant(own)} requests waited, "
+            f"and it used {percent(chain.cpu_share)} of the CPU that it may use",
+            f"It used {significant(chain.cpu_cores)} cores. In its fullest 100 ms "
+            f"{significant(it.in_flight_most)} requests were in it or behind it.",
+            {
+                "cell": it.cell,
+                "tier": it.tier,
+                "waiting": waiting,
+                "own_in_flight": own,
+                "cpu_cores": chain.cpu_cores,
+                "cpu_share": chain.cpu_share,
+            },
+            "Give the tier more CPU, or less work.",
+        )
+
+
+def pools(analysis: Analysis) -> Iterator[Finding]:
+    """Requests wait for a connection to the tier behind.
+
+    Example: app: requests waited for one of its 2 connections to db, or for a thread: 84 %
+    [77 %, 90 %] of its own time was spent while more requests were in it
+
+    Raised: More than half of the time that requests spent in a tier, and in none behind it, was
+    spent in windows of 100 ms in which more requests were in the tier than it has connections to
+    the tier behind it, and these connections were in use for half of the time or more. In such
+    windows twice as many requests were in the tier as in others, or {NEARLY_ALWAYS:percent} of all
+    windows or more are such. The tier used less than {BUSY:percent} of the CPU that it may use.
+
+    Means: The pool of connections is smaller than what the requests need at these times, or the
+    tier behind it is slow. Threads with a connection each look the same. More of them help only if
+    the tier behind it has CPU to spare. If nothing watched the CPU of the tier, it may be the
+    limit.
+
+    Next: Try a larger pool, and look whether the tier behind it becomes slower.
+
+    Numbers: `tiers.rows[].chain.pool` in `summary.json`.
+    """
+    found = tiers_of(analysis)
+    for it in found.rows if found else ():
+        pool = it.chain.pool if it.chain else None
+        if pool is None or pool.waited is None or (pool.waited.low or 0.0) <= HALF:
+            continue
+        if it.chain is None or (it.chain.cpu_share or 0.0) >= BUSY:
+            continue
+        otherwise = pool.own_otherwise if pool.full_share < NEARLY_ALWAYS else 0.0
+        if pool.own_when_full < max(POOL_LIFT * otherwise, POOL_LEAST):
+            continue
+        yield Finding(
+            "pool-waits",
+            "where",
+            "informs",
+            68,
+            f"{it.tier}: requests waited for one of its {count(pool.connections)} connections to "
+            f"{pool.to}, or for a thread: {_interval(pool.waited)} of its own time was spent while "
+            "more requests were in it",
+            f"That was so in {percent(pool.full_share)} of the time. Then "
+            f"{significant(pool.own_when_full)} requests waited or worked in {it.tier}, otherwise "
+            f"{significant(pool.own_otherwise)}.",
+            {
+                "cell": it.cell,
+                "tier": it.tier,
+                "to": pool.to,
+                "connections": pool.connections,
+                "full_share": pool.full_share,
+                "waited": pool.waited.estimate,
+                "low": pool.waited.low,
+                "high": pool.waited.high,
+            },
+            f"Try more connections to {pool.to}.",
+        )
+
+
+def inconsistent(analysis: Analysis) -> Iterator[Finding]:
+    """The tap did not see what the load generator sent.
+
+    Example: the tap counted 812 requests, and the load generator sent 6,500
+
+    Raised: The number of requests that the tap saw at the services that the load generator asks is
+    not that of the load generator, to one in a hundred.
+
+    Means: The tap watches another port or interface than the requests take, several requests share
+    a reply on the wire, as in a pipeline, or another client asks too. The numbers of the tiers are
+    not those of the measured requests.
+
+    Next: Check the addresses of the tap, and that a connection carries one request after the other.
+
+    Numbers: `tiers.checks[]` in `summary.json`.
+    """
+    found = tiers_of(analysis)
+    for it in found.checks if found else ():
+        if it.agrees:
+            continue
+        yield Finding(
+            "tap-inconsistent",
+            "trust",
+            "warns",
+            60,
+            f"the tap counted {count(it.seen)} requests, and the load generator sent "
+            f"{count(it.sent)}",
+            f"{count(it.answered)} of them were answered. The numbers of the tiers are not those "
+            "of the measured requests.",
+            {"cell": it.cell, "seen": it.seen, "answered": it.answered, "sent": it.sent},
+            "Check the addresses of the tap, and send one request at a time on a connection.",
+        )
+
+
+def _number(value: Interval | None) -> float:
+    return 0.0 if value is None or value.estimate is None else value.estimate
+
+
+def _interval(share: Interval) -> str:
+    low, high = max(0.0, share.low or 0.0), min(1.0, 1.0 if share.high is None else share.high)
+    return f"{percent(share.estimate or 0.0)} [{percent(low)}, {percent(high)}]"
+
+
 RULES: Final = (
     Rule("tap-unmeasured", "trust", ("warns", "informs"), unmeasured),
     Rule("transient-bottleneck", "why", ("informs",), jams),
     Rule("tier-cuts", "where", ("informs",), cuts),
+    Rule("tier-bottleneck", "where", ("informs",), bottleneck),
+    Rule("tier-queue", "where", ("informs",), queues),
+    Rule("pool-waits", "where", ("informs",), pools),
+    Rule("tap-inconsistent", "trust", ("warns",), inconsistent),
 )

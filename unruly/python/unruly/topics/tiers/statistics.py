@@ -12,11 +12,14 @@ from unruly.base.ladder import LEVEL
 from unruly.stats import mean_interval, request_mean_interval, share_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
+from unruly.tables import requests as request_tables
 from unruly.tables import turnarounds as turnaround_tables
 from unruly.tables.turnarounds import WINDOW_NS
-from unruly.topics.tiers.model import Jam, Tier, Tiers
+from unruly.topics.tiers.chain import Links, chain, links
+from unruly.topics.tiers.model import Check, Jam, Tier, Tiers
 
 if TYPE_CHECKING:
+    import ibis
     from numpy.typing import NDArray
 
     from unruly.base.context import Context
@@ -57,13 +60,18 @@ def tiers(context: Context) -> Tiers | None:
         None where nothing was seen.
     """
     context.progress("tiers")
-    everything = context.run.turnarounds
+    everything = _while_measured(context, begun=True)
     counts = fetch(turnaround_tables.counts(everything))
     if counts.empty:
         return None
     first, last = _watched(context, int(counts["first_ns"].min()), int(counts["last_ns"].max()))
     too_long = (last - first) / WINDOW_NS > WINDOWS_MOST
-    windows = _none() if too_long else _windows(context, counts)
+    windows = _none() if too_long else _windows(context, everything, counts)
+    known = not too_long and context.run.status != "imported"
+    found_links = None
+    if known:
+        asked = turnaround_tables.with_askers(everything, context.run.turnarounds)
+        found_links = links(context, asked, _by_asker(context, counts))
     askers = fetch(turnaround_tables.askers(everything))
     found = []
     for row in counts.to_dict("records"):
@@ -71,20 +79,77 @@ def tiers(context: Context) -> Tiers | None:
         own = windows[(windows["cell"] == cell) & (windows["tier"] == tier)]
         asked = askers[(askers["cell"] == cell) & (askers["tier"] == tier)]["asked_by"]
         names = tuple(map(str, asked.head(ASKERS_MOST)))
-        found.append(_tier(row, own, names, LONG if too_long else SHORT))
-    return Tiers(tuple(found), windows)
+        one = _tier(row, own, names, LONG if too_long else SHORT)
+        if found_links is not None:
+            one = replace(one, chain=chain(context, found_links, windows, cell, tier))
+        found.append(one)
+    checks = () if found_links is None else _checks(context, found, found_links)
+    return Tiers(tuple(found), checks, windows)
 
 
-def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
+def _by_asker(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
+    """Requests in flight in windows, by tier and by who asked."""
+    rows = _while_measured(context, begun=False)
+    rows = turnaround_tables.measured(rows, overlaps=bool(counts["overlapped"].any()))
+    rows = turnaround_tables.with_askers(rows, context.run.turnarounds)
+    return fetch(turnaround_tables.in_flight(rows, "asked_by"))
+
+
+def _measured_time(context: Context) -> pd.DataFrame:
+    """The time in which requests were measured, of each (cell, repeat): without the warm-up."""
+    grouped = context.extents.groupby(["cell", "repeat"], as_index=False)
+    return grouped.agg(from_ns=("first_ns", "min"), until_ns=("last_ns", "max"))
+
+
+def _while_measured(context: Context, *, begun: bool) -> ibis.Table:
+    """The turnarounds of the measured time: those that began in it, or all that were open in it."""
+    rows = context.run.turnarounds
+    if context.run.watched or context.extents.empty:
+        return rows
+    joined = rows.join(inline(_measured_time(context)), ["cell", "repeat"])
+    last = joined.started_ns if begun else joined.ended_ns
+    inside = joined.filter((last >= joined.from_ns) & (joined.started_ns <= joined.until_ns))
+    return inside.select(*rows.columns)
+
+
+def _checks(context: Context, found: list[Tier], known: Links) -> tuple[Check, ...]:
+    """What the tap saw answered at the front beside the requests of the load generator."""
+    spans = context.run.spans
+    if not known.load or len(fetch(spans.filter(spans.layer == "tls").limit(1))):
+        # a handshake is a request to the tap, and as many as there are connections
+        return ()
+    tries = request_tables.measured(context.run.requests)
+    tries = tries.filter(tries.sent_ns.notnull())
+    counted = fetch(
+        tries.group_by("cell").agg(
+            sent=tries.count(), answered=(tries.status == "ok").sum().cast("int64")
+        )
+    )
+    checks = []
+    for row in counted.to_dict("records"):
+        cell, sent, answered = str(row["cell"]), int(row["sent"]), int(row["answered"])
+        front = [it for it in found if it.cell == cell and known.is_front(cell, it.tier)]
+        # several requests at once on a connection cannot be counted
+        if front and not any(it.unmeasured - it.ends for it in front):
+            checks.append(Check(cell, sum(it.n - it.cut for it in front), answered, sent))
+    return tuple(checks)
+
+
+def _windows(context: Context, everything: ibis.Table, counts: pd.DataFrame) -> pd.DataFrame:
     """Every window of each tier, those in which nothing happened too."""
     overlaps = bool(counts["overlapped"].any())
-    rows = turnaround_tables.measured(context.run.turnarounds, overlaps=overlaps)
-    flight = fetch(turnaround_tables.in_flight(rows))
+    rows = turnaround_tables.measured(everything, overlaps=overlaps)
+    open_rows = _while_measured(context, begun=False)
+    flight = fetch(
+        turnaround_tables.in_flight(turnaround_tables.measured(open_rows, overlaps=overlaps))
+    )
     limits = fetch(turnaround_tables.slow_limits(rows))
     if limits.empty:
         limits = counts[["cell", "tier"]].assign(slow_ns=np.inf)
     begun = fetch(turnaround_tables.begun(rows, inline(limits)))
     joined = flight.merge(begun, on=_KEYS, how="outer")
+    if not context.run.watched and not context.extents.empty:
+        joined = _inside(context, joined)
     # all tiers of a repeat share their first and last window, so that lanes begin together
     ends = joined.groupby(["cell", "repeat"])["window_ns"].agg(["min", "max"])
     if context.run.watched and len(ends):
@@ -100,6 +165,14 @@ def _windows(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
     if not parts:
         return _none()
     return pd.concat(parts, ignore_index=True)
+
+
+def _inside(context: Context, joined: pd.DataFrame) -> pd.DataFrame:
+    """The windows that lie in the measured time as a whole."""
+    held = joined.merge(_measured_time(context), on=["cell", "repeat"])
+    whole = held["window_ns"] >= held["from_ns"]
+    whole &= held["window_ns"] + WINDOW_NS <= held["until_ns"]
+    return held[whole].drop(columns=["from_ns", "until_ns"])
 
 
 def _none() -> pd.DataFrame:
@@ -152,7 +225,7 @@ def _tier(
         flight,
         float(own["in_flight"].max()) if len(own) else 0.0,
         _jam(own) if flight is not None else None,
-        absent,
+        absent=absent,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unruly.topics.tiers.model import Tier, Tiers
+    from unruly.topics.tiers.model import Check, Tier, Tiers
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,9 @@ class TiersSummary:
     """What a tap saw of each service, without its windows."""
 
     rows: tuple[Tier, ...]
+    checks: tuple[Check, ...]
 
 
 def summary(view: Tiers) -> TiersSummary:
     """Return what the topic says."""
-    return TiersSummary(view.rows)
+    return TiersSummary(view.rows, view.checks)

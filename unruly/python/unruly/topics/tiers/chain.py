@@ -1,0 +1,281 @@
+"""Which tier asks which, what of a tier's time is its own, and what its processes used of a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+
+from unruly.base.ladder import LEVEL
+from unruly.stats import request_mean_interval
+from unruly.stats.blocks import BLOCKS
+from unruly.tables import fetch, inline
+from unruly.topics.tiers.model import Chain, Pool
+
+if TYPE_CHECKING:
+    import ibis
+    from numpy.typing import NDArray
+
+    from unruly.base.context import Context
+    from unruly.stats import Interval
+
+FULL: Final = 0.5
+"""A pool is in use in a window if so much of its connections' time had a request in flight.
+
+A connection is taken for longer than its requests are in flight: its user reads the replies.
+"""
+LOAD: Final = ""
+"""The asker that stands for all load generators."""
+NOBODY: Final = "?"
+"""The asker that is unknown."""
+UNKNOWN: Final = 0.05
+"""If nobody knows who asked for more of a tier's requests, times cannot be divided among tiers."""
+STRAY: Final = 0.02
+"""An asker of a smaller share of a tier's requests is no part of the chain."""
+_REPEAT: Final = ["cell", "repeat"]
+_WINDOW: Final = ["cell", "repeat", "window_ns"]
+
+
+@dataclass(frozen=True)
+class Links:
+    """The tiers of a run: which processes they are, who asks them, and over how many connections.
+
+    ``edges`` has a row for each (cell, repeat, tier, asker): ``n`` requests and ``connections``;
+    ``flights`` the requests in flight of each in windows. The asker is a tier, another program, or
+    `LOAD` for the load generators.
+    """
+
+    processes: dict[tuple[str, str], tuple[str, ...]]
+    """The names of the processes of each (cell, tier)."""
+    edges: pd.DataFrame
+    flights: pd.DataFrame
+    unknown: frozenset[str]
+    """Cells in which nobody knows who asked for a part of the requests."""
+    load: bool
+    """The run has load generators."""
+
+    def behind(self, cell: str, tier: str) -> list[str]:
+        """Return the tiers that a tier asks."""
+        own = self.edges[(self.edges["cell"] == cell) & (self.edges["asker"] == tier)]
+        return [it for it in dict.fromkeys(own["tier"]) if it != tier]
+
+    def askers(self, cell: str, tier: str) -> list[str]:
+        """Return the tiers that ask a tier."""
+        own = self.edges[(self.edges["cell"] == cell) & (self.edges["tier"] == tier)]
+        known = self._tiers(cell)
+        return [it for it in dict.fromkeys(own["asker"]) if it in known and it != tier]
+
+    def is_front(self, cell: str, tier: str) -> bool:
+        """Return whether the load generator asks a tier; without one, somebody who is no tier."""
+        own = self.edges[(self.edges["cell"] == cell) & (self.edges["tier"] == tier)]
+        return bool(own["asker"].isin(self._outside(cell)).any())
+
+    def asked_from_outside(self, cell: str) -> pd.DataFrame:
+        """Return the requests in flight that no tier has asked for."""
+        here = self.flights["cell"] == cell
+        return self.flights[here & self.flights["asker"].isin(self._outside(cell))]
+
+    def asked_by(self, cell: str, tier: str) -> pd.DataFrame:
+        """Return the requests in flight in other tiers that a tier has asked for."""
+        here = (self.flights["cell"] == cell) & (self.flights["asker"] == tier)
+        return self.flights[here & (self.flights["tier"] != tier)]
+
+    def _outside(self, cell: str) -> set[str]:
+        if self.load:
+            return {LOAD}
+        own = self.edges[self.edges["cell"] == cell]
+        return set(own["asker"]) - self._tiers(cell)
+
+    def _tiers(self, cell: str) -> set[str]:
+        return set(self.edges[self.edges["cell"] == cell]["tier"])
+
+
+def links(context: Context, measured: ibis.Table, flights: pd.DataFrame) -> Links:
+    """Read who asks whom from the names of the processes that have the clients' ends.
+
+    Parameters
+    ----------
+    measured : Table
+        The turnarounds that began while requests were measured.
+    flights : DataFrame
+        cell, repeat, tier, asked_by, window_ns, in_flight.
+    """
+    processes: dict[tuple[str, str], tuple[str, ...]] = {}
+    name_of: dict[tuple[str, str], str] = {}
+    for it in context.processes:
+        cell, name = str(it.get("cell")), str(it.get("name"))
+        if it.get("kind") == "drive":
+            name_of[cell, name] = LOAD
+        if it.get("kind") == "service":
+            tier = str(it.get("tier") or name)
+            name_of[cell, name] = tier
+            known = processes.get((cell, tier), ())
+            processes[cell, tier] = known if name in known else (*known, name)
+    counted = fetch(
+        measured.group_by("cell", "repeat", "tier", "asked_by").agg(
+            n=measured.count(), connections=measured.connection.nunique()
+        )
+    )
+    counted, flights = _named(counted, name_of), _named(flights, name_of)
+    only = _only_askers(counted)
+    counted, flights = _filled(counted, only), _filled(flights, only)
+    edges = counted[counted["asker"] != NOBODY]
+    keys = [*_REPEAT, "tier", "asker"]
+    edges = edges.groupby(keys, as_index=False)[["n", "connections"]].sum()
+    whole = edges.groupby([*_REPEAT, "tier"])["n"].transform("sum")
+    edges = edges[edges["n"] >= STRAY * whole]
+    by_tier = counted.groupby(["cell", "tier"])["n"].sum()
+    nameless = counted[counted["asker"] == NOBODY].groupby(["cell", "tier"])["n"].sum()
+    doubtful = nameless[nameless > UNKNOWN * by_tier.reindex(nameless.index)]
+    named = flights[flights["asker"] != NOBODY]
+    return Links(
+        processes,
+        edges,
+        named.groupby([*keys, "window_ns"], as_index=False)[["in_flight"]].sum(),
+        frozenset(str(cell) for cell, _ in doubtful.index),
+        LOAD in name_of.values(),
+    )
+
+
+def _named(frame: pd.DataFrame, name_of: dict[tuple[str, str], str]) -> pd.DataFrame:
+    """Add the asker: the tier of a process, or else its own name; `NOBODY` if it is unknown."""
+    known = frame["asked_by"].notna()
+    pairs = zip(frame["cell"].astype(str), frame["asked_by"].astype(str), strict=True)
+    names = pd.Series([name_of.get(it, it[1]) for it in pairs], index=frame.index, dtype=object)
+    return frame.assign(asker=names.where(known, NOBODY))
+
+
+def _only_askers(counted: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """The asker of each (cell, tier) all of whose known askers are one, if most are known."""
+    found = {}
+    for (cell, tier), own in counted.groupby(["cell", "tier"]):
+        known = own[own["asker"] != NOBODY]
+        if known["asker"].nunique() == 1 and known["n"].sum() > own["n"].sum() / 2:
+            found[str(cell), str(tier)] = str(known["asker"].iloc[0])
+    return found
+
+
+def _filled(frame: pd.DataFrame, only: dict[tuple[str, str], str]) -> pd.DataFrame:
+    places = zip(frame["cell"].astype(str), frame["tier"].astype(str), frame["asker"], strict=True)
+    askers = [
+        only.get((cell, tier), NOBODY) if asker == NOBODY else asker for cell, tier, asker in places
+    ]
+    return frame.assign(asker=askers)
+
+
+def chain(context: Context, found: Links, windows: pd.DataFrame, cell: str, tier: str) -> Chain:
+    """Return the place of a tier in the chain, and what its time was spent on."""
+    here = windows[windows["cell"] == cell]
+    index = pd.MultiIndex.from_frame(here[_WINDOW].drop_duplicates().sort_values(_WINDOW))
+    within = _flight(here[here["tier"] == tier], index)
+    within = np.maximum(within - _flight(found.asked_by(cell, tier), index), 0.0)
+    whole = _flight(found.asked_from_outside(cell), index)
+    known = cell not in found.unknown
+    cores, used = _cpu(context, found, cell, tier)
+    return Chain(
+        asked_by=tuple(found.askers(cell, tier)),
+        front=found.is_front(cell, tier),
+        own_in_flight=_share(within, np.ones_like(within)) if known else None,
+        own_share=_share(np.minimum(within, whole), whole) if known else None,
+        cpu_cores=used,
+        cpu_share=used / cores if used is not None and cores else None,
+        pool=_pool(found, here, index, cell, tier) if known else None,
+    )
+
+
+def _flight(frame: pd.DataFrame, index: pd.MultiIndex) -> NDArray[np.float64]:
+    """Requests in flight together, window by window of the cell."""
+    own = frame.groupby(_WINDOW)["in_flight"].sum()
+    flight: NDArray[np.float64] = own.reindex(index).fillna(0.0).to_numpy(dtype=np.float64)
+    return flight
+
+
+def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> Interval | None:
+    """The sum of one over the sum of the other, from blocks of time."""
+    if len(part) < BLOCKS or not whole.sum():
+        return None
+    blocks = np.arange(len(part), dtype=np.int64) * BLOCKS // len(part)
+    sums = np.bincount(blocks, part, minlength=BLOCKS)
+    return request_mean_interval(sums, np.bincount(blocks, whole, minlength=BLOCKS), LEVEL)
+
+
+def _cpu(context: Context, found: Links, cell: str, tier: str) -> tuple[float, float | None]:
+    """The cores that others leave to a tier's processes, and those that it used; None if unknown.
+
+    It may use those that it is kept on, less what other watched processes of these cores use, and
+    no more than its quota.
+    """
+    names = found.processes.get((cell, tier), ())
+    used = _used(context, cell) if names else {}
+    own = [used[name] for name in names if name in used]
+    if not own:
+        return 0.0, None
+    plan = context.run.plan.cell(cell)
+    hosts = context.run.manifest.get("hosts") or [{}]
+    everywhere = frozenset(range(int(hosts[0].get("cores") or 0)))
+    services = {name for (place, _), it in found.processes.items() if place == cell for name in it}
+
+    def cores_of(name: str) -> frozenset[int]:
+        kept = plan.pinned(name) or (plan.pinned("service") if name in services else frozenset())
+        return kept or everywhere
+
+    cores = frozenset().union(*(cores_of(name) for name in names))
+    others = sum(
+        share * len(cores_of(name) & cores) / max(len(cores_of(name)), 1)
+        for name, share in used.items()
+        if name not in names
+    )
+    quota = sum(plan.quota(name) for name in names)
+    return min(max(len(cores) - others, sum(own)), quota), sum(own)
+
+
+def _used(context: Context, cell: str) -> dict[str, float]:
+    """The cores that each watched process used while requests were measured."""
+    if context.extents.empty:
+        return {}
+    spans = context.extents[context.extents["cell"] == cell]
+    spans = spans.groupby(_REPEAT, as_index=False).agg(
+        from_ns=("first_ns", "min"), until_ns=("last_ns", "max")
+    )
+    rows = context.run.resources
+    rows = rows.filter(rows.watched.notnull() & (rows.cell == cell)).join(inline(spans), _REPEAT)
+    rows = rows.filter((rows.started_ns >= rows.from_ns) & (rows.ended_ns <= rows.until_ns))
+    totals = fetch(
+        rows.group_by("watched").agg(
+            used=(rows.user_ns + rows.system_ns).sum().cast("float64"),
+            length=(rows.ended_ns - rows.started_ns).sum().cast("float64"),
+        )
+    )
+    totals = totals[totals["length"] > 0]
+    shares = totals["used"] / totals["length"]
+    return dict(zip(totals["watched"].astype(str), shares.astype(float), strict=True))
+
+
+def _pool(
+    found: Links, here: pd.DataFrame, index: pd.MultiIndex, cell: str, tier: str
+) -> Pool | None:
+    """The connections over which a tier asks the one behind it, if it asks only one."""
+    behind = found.behind(cell, tier)
+    if len(behind) != 1:
+        return None
+    edges = found.edges
+    edges = edges[(edges["cell"] == cell) & (edges["asker"] == tier)]
+    size = float(edges.groupby("repeat")["connections"].sum().median())
+    asked = _flight(found.asked_by(cell, tier), index)
+    whole = _flight(here[here["tier"] == tier], index)
+    own = np.maximum(whole - asked, 0.0)
+    full = (asked >= FULL * size) & (whole > size)
+    if not size or len(own) < BLOCKS:
+        return None
+    inside = float(own[full].mean()) if full.any() else 0.0
+    outside = float(own[~full].mean()) if not full.all() else 0.0
+    return Pool(
+        to=behind[0],
+        connections=int(size),
+        full_share=float(full.mean()),
+        waited=_share(own * full, own),
+        own_when_full=inside,
+        own_otherwise=outside,
+    )
