@@ -210,3 +210,16 @@ def test_a_tap_that_saw_other_requests_than_the_load_is_no_witness(tmp_path: Pat
     found = unruly.analyse(unruly.open_run(path))
     (title,) = [it.title for it in found.findings if it.code == "tap-inconsistent"]
     assert title.startswith("the tap counted ")
+
+
+def test_tiers_of_which_nothing_can_be_measured_have_no_times(tmp_path: Path) -> None:
+    path = write_tapped(tmp_path / "run", "app", 1)
+    file = next((path / "turnarounds").glob("*.parquet"))
+    rows = pq.read_table(file)
+    place, status = rows.column_names.index("status"), rows.schema.field("status")
+    crossed = pa.array(["overlapped"] * rows.num_rows).cast(status.type)
+    rows = rows.set_column(place, status, crossed).replace_schema_metadata(rows.schema.metadata)
+    pq.write_table(rows, file)
+    found = unruly.analyse(unruly.open_run(path))
+    assert [(it.n, it.chain.own_share) for it in tiers_of(found).rows] == [(0, None)] * 3
+    assert "tap-unmeasured" in {it.code for it in found.findings}

@@ -147,6 +147,9 @@ def _windows(context: Context, everything: ibis.Table, counts: pd.DataFrame) -> 
     if limits.empty:
         limits = counts[["cell", "tier"]].assign(slow_ns=np.inf)
     begun = fetch(turnaround_tables.begun(rows, inline(limits)))
+    if flight.empty:
+        # nothing can be measured: every connection carried several requests at once
+        return _none()
     joined = flight.merge(begun, on=_KEYS, how="outer")
     if not context.run.watched and not context.extents.empty:
         joined = _inside(context, joined)
