@@ -71,6 +71,7 @@ def swinging(factor, calm, wild):
 
 EARLY = [(1_000, 90, 100), (1_100, 80, 110), (1_200, 70, 120)]
 LATE = [(1_000, 80, 100), (1_100, 90, 110), (1_200, 70, 120)]
+UNSURE = [(1_000, 80, 100), (1_100, 90, 110), (1_200, 89.5, 120)]
 NEVER = [(1_000, 80, 100), (1_100, 90, 110), (1_200, 95, 120)]
 
 
@@ -85,6 +86,9 @@ def falling(factor, calm, wild):
         (HOLDS, both(NEVER, LATE)),
         (NOT, both(EARLY, LATE)),
         (NOT, both(LATE, NEVER)),
+        # where the highest load may earn less, nobody knows
+        (UNDECIDED, both(LATE, UNSURE)),
+        (UNDECIDED, both(UNSURE, LATE)),
         # cells that are left out may be where profit falls at the other end
         (UNDECIDED, left_out(both(NEVER, LATE))),
         (UNDECIDED, both(LATE, LATE)),

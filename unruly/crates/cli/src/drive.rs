@@ -282,6 +282,11 @@ fn tap(services: Vec<String>) -> Result<Option<Tap>> {
     if services.is_empty() {
         return Ok(None);
     }
+    let bare = services.iter().filter(|it| it.is_empty()).count();
+    anyhow::ensure!(
+        bare == 0 || bare == services.len(),
+        "--tap: it stands alone, and names services; hint: name the target too, as in --tap=web=tcp://127.0.0.1:80"
+    );
     let mut named = Vec::new();
     for service in services.into_iter().filter(|it| !it.is_empty()) {
         let server = Server::parse(&service).map_err(|error| {
@@ -290,10 +295,10 @@ fn tap(services: Vec<String>) -> Result<Option<Tap>> {
             anyhow::anyhow!("--tap: {service:?}{told}")
         })?;
         // The plan is kept with the run, and has the whole form.
-        named.push(if service.contains("://") {
-            service
-        } else {
-            format!("tcp://{}", server.name)
+        named.push(match service.split_once('=') {
+            _ if service.contains("://") => service,
+            Some((name, place)) => format!("{name}=tcp://{place}"),
+            None => format!("tcp://{}", server.name),
         });
     }
     anyhow::ensure!(
@@ -545,6 +550,22 @@ mod tests {
             told += 1;
         }
         assert!(told > 20, "{told}");
+    }
+
+    #[test]
+    fn a_tapped_service_has_the_whole_form_in_the_plan() {
+        let services = |words: &[&str]| plan(words).unwrap().0.tap.unwrap().services;
+        assert!(services(&["redis://h", "--tap"]).is_empty());
+        let both = ["redis://h", "--tap=web=127.0.0.1:80", "--tap=127.0.0.1:81"];
+        assert_eq!(
+            services(&both),
+            ["web=tcp://127.0.0.1:80", "tcp://127.0.0.1:81"]
+        );
+        let mixed = plan(&["redis://h", "--tap", "--tap=tcp://127.0.0.1:81"]).unwrap_err();
+        assert!(
+            mixed.to_string().starts_with("--tap: it stands alone"),
+            "{mixed}"
+        );
     }
 
     #[test]

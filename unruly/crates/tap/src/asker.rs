@@ -218,7 +218,9 @@ fn owners(sockets: &HashMap<u64, Ends>, names: &HashMap<u32, String>) -> HashMap
         let addresses = addresses(&process, sockets);
         let name = (!addresses.is_empty()).then(|| name(&process, names));
         let name = name.unwrap_or_default();
-        addresses.into_iter().map(move |it| (it, name.clone()))
+        // A process that has ended meanwhile has no name.
+        let addresses = addresses.into_iter().filter(|_| !name.is_empty());
+        addresses.map(|it| (it, name.clone())).collect::<Vec<_>>()
     });
     owned.collect()
 }

@@ -20,7 +20,7 @@ from unruly.papers.judgement import (
     beside_line,
     unknown,
 )
-from unruly.stats import Interval, interval_of_ratio, profit_peak
+from unruly.stats import Interval, ProfitPeak, interval_of_ratio, profit_peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,38 +175,37 @@ def bursts_swing(evidence: Evidence) -> Judgement:
     return _marked(_compared(evidence, BURSTS, _swing, words), evidence)
 
 
-def _falls(cells: list[Loaded]) -> int | None:
-    """The load from which profit is surely less than at its peak; None if it never is."""
+def _peak(cells: list[Loaded]) -> ProfitPeak | None:
+    """Where profit is largest and falls; None with fewer than two loads that have a profit."""
     earned = [it for it in cells if it.per_hour]
-    if len(earned) < 2:
-        return None
     loads = [it.clients for it in earned]
-    if any(one >= other for one, other in pairwise(loads)):
+    if len(earned) < 2 or any(one >= other for one, other in pairwise(loads)):
         return None
-    found = profit_peak(loads, [it.per_hour for it in earned if it.per_hour]).falls_at
-    return None if found is None else int(found)
+    return profit_peak(loads, [it.per_hour for it in earned if it.per_hour])
 
 
 def _falls_earlier(evidence: Evidence, factor: str) -> Judgement:
     """Judge that profit falls from a lower load on at the wild end of a factor.
 
-    Only loads that were measured at both ends count. Where cells were left out, "at no load" is not
-    known.
+    Only loads that were measured at both ends count. "At no load" is known only where profit rises
+    up to the highest one and no cell was left out.
     """
     low, high, calm, wild = _sides(evidence, factor)
     common = {it.clients for it in low} & {it.clients for it in high}
-    early = _falls([it for it in high if it.clients in common])
-    late = _falls([it for it in low if it.clients in common])
+    late, early = (_peak([it for it in end if it.clients in common]) for end in (low, high))
     name = factor.rsplit(".", 1)[-1]
-    if early is None and late is None:
-        return unknown(f"profit surely falls neither with {name} {calm} nor with {wild}")
-    if (early is None or late is None) and len(_cells(evidence)) < len(evidence.chains):
+    if late is None or early is None or late.falls is None or early.falls is None:
+        return unknown(f"where profit falls is not known both with {name} {calm} and with {wild}")
+    one, other = (it.falls_at if it.falls else None for it in (late, early))
+    if one is None and other is None:
+        return unknown(f"profit falls neither with {name} {calm} nor with {wild}")
+    if (one is None or other is None) and len(_cells(evidence)) < len(evidence.chains):
         return unknown("profit falls at one end alone, and cells of high load are left out")
-    told = [f"from {it} clients on" if it else "at no load" for it in (late, early)]
+    told = [f"from {it:.0f} clients on" if it else "at no load" for it in (one, other)]
     sentence = f"profit surely falls {told[0]} with {name} {calm}, and {told[1]} with {wild}"
     never = float("inf")
-    one, other = late or never, early or never
-    verdict = HOLDS if other < one else NOT if one < other else UNDECIDED
+    first, second = one or never, other or never
+    verdict = HOLDS if second < first else NOT if first < second else UNDECIDED
     return Judgement(verdict, None, None, None, sentence)
 
 

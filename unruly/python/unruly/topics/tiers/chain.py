@@ -52,7 +52,7 @@ class Links:
     edges: pd.DataFrame
     flights: pd.DataFrame
     unknown: frozenset[str]
-    """Cells in which nobody knows who asked for a part of the requests."""
+    """Cells in which nobody knows who asked for a part of the requests, or how long they took."""
     load: bool
     """The run has load generators."""
 
@@ -78,9 +78,9 @@ class Links:
         return self.flights[here & self.flights["asker"].isin(self._outside(cell))]
 
     def asked_by(self, cell: str, tier: str) -> pd.DataFrame:
-        """Return the requests in flight in other tiers that a tier has asked for."""
+        """Return the requests in flight that a tier has asked for, of itself too."""
         here = (self.flights["cell"] == cell) & (self.flights["asker"] == tier)
-        return self.flights[here & (self.flights["tier"] != tier)]
+        return self.flights[here]
 
     def _outside(self, cell: str) -> set[str]:
         if self.load:
@@ -92,7 +92,9 @@ class Links:
         return set(self.edges[self.edges["cell"] == cell]["tier"])
 
 
-def links(context: Context, measured: ibis.Table, flights: pd.DataFrame) -> Links:
+def links(
+    context: Context, measured: ibis.Table, flights: pd.DataFrame, crossed: frozenset[str]
+) -> Links:
     """Read who asks whom from the names of the processes that have the clients' ends.
 
     Parameters
@@ -101,6 +103,8 @@ def links(context: Context, measured: ibis.Table, flights: pd.DataFrame) -> Link
         The turnarounds that began while requests were measured.
     flights : DataFrame
         cell, repeat, tier, asked_by, window_ns, in_flight.
+    crossed : frozenset of str
+        Cells in which a part of a tier's requests cannot be measured.
     """
     processes: dict[tuple[str, str], tuple[str, ...]] = {}
     name_of: dict[tuple[str, str], str] = {}
@@ -134,7 +138,7 @@ def links(context: Context, measured: ibis.Table, flights: pd.DataFrame) -> Link
         processes,
         edges,
         named.groupby([*keys, "window_ns"], as_index=False)[["in_flight"]].sum(),
-        frozenset(str(cell) for cell, _ in doubtful.index),
+        crossed | {str(cell) for cell, _ in doubtful.index},
         LOAD in name_of.values(),
     )
 
@@ -222,6 +226,8 @@ def _cpu(context: Context, found: Links, cell: str, tier: str) -> tuple[float, f
         return kept or everywhere
 
     cores = frozenset().union(*(cores_of(name) for name in names))
+    if not cores:
+        return 0.0, sum(own)
     others = sum(
         share * len(cores_of(name) & cores) / max(len(cores_of(name)), 1)
         for name, share in used.items()

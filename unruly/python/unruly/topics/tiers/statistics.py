@@ -12,10 +12,9 @@ from unruly.base.ladder import LEVEL
 from unruly.stats import mean_interval, request_mean_interval, share_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
-from unruly.tables import requests as request_tables
 from unruly.tables import turnarounds as turnaround_tables
 from unruly.tables.turnarounds import WINDOW_NS
-from unruly.topics.tiers.chain import Links, chain, links
+from unruly.topics.tiers.chain import UNKNOWN, Links, chain, links
 from unruly.topics.tiers.model import Check, Jam, Tier, Tiers
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def tiers(context: Context) -> Tiers | None:
     found_links = None
     if known:
         asked = turnaround_tables.with_askers(everything, context.run.turnarounds)
-        found_links = links(context, asked, _by_asker(context, counts))
+        found_links = links(context, asked, _by_asker(context, counts), _crossed(counts))
     askers = fetch(turnaround_tables.askers(everything))
     found = []
     for row in counts.to_dict("records"):
@@ -85,6 +84,13 @@ def tiers(context: Context) -> Tiers | None:
         found.append(one)
     checks = () if found_links is None else _checks(context, found, found_links)
     return Tiers(tuple(found), checks, windows)
+
+
+def _crossed(counts: pd.DataFrame) -> frozenset[str]:
+    """The cells in which more than a few of a tier's requests cannot be measured."""
+    everything = counts[["ok", "cut", *turnaround_tables.UNMEASURED]].sum(axis=1)
+    lost = everything - counts["alone"] - counts["open"] - counts["joined"]
+    return frozenset(counts[lost > UNKNOWN * everything]["cell"].astype(str))
 
 
 def _by_asker(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
@@ -118,8 +124,10 @@ def _checks(context: Context, found: list[Tier], known: Links) -> tuple[Check, .
     if not known.load or len(fetch(spans.filter(spans.layer == "tls").limit(1))):
         # a handshake is a request to the tap, and as many as there are connections
         return ()
-    tries = request_tables.measured(context.run.requests)
-    tries = tries.filter(tries.sent_ns.notnull())
+    # both sides by the same clock: a request may be sent long after it was due
+    requests = context.run.requests
+    timed = requests.join(inline(_measured_time(context)), ["cell", "repeat"])
+    tries = timed.filter(timed.sent_ns.between(timed.from_ns, timed.until_ns))
     counted = fetch(
         tries.group_by("cell").agg(
             sent=tries.count(), answered=(tries.status == "ok").sum().cast("int64")
