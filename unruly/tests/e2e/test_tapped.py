@@ -75,9 +75,9 @@ def test_the_target_of_a_run_is_watched_while_it_is_measured(tmp_path: Path) -> 
     assert names == [("drive-0",)]
     tiers = run.verdict()["tiers"]
     (check,) = tiers["checks"]
-    assert check["sent"] == asked
-    # the last ones of four clients may have been sent after they were due, at the very end
-    assert asked - 10 <= check["seen"] <= asked
+    # the last ones may have been sent after the last one was due
+    assert asked - 10 <= check["sent"] <= asked
+    assert asked - 14 <= check["seen"] <= asked
     (row,) = tiers["rows"]
     assert row["chain"]["front"]
     assert "tap-inconsistent" not in codes(run)
