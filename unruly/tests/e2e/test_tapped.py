@@ -58,9 +58,7 @@ def _root() -> None:
 @pytest.mark.smoke
 def test_the_target_of_a_run_is_watched_while_it_is_measured(tmp_path: Path) -> None:
     with redis_server(tmp_path, HOST) as (host, port):
-        run = drive(
-            tmp_path, f"redis://{host}:{port}", "-c", "4", "-r", "1000", "-n", "3000", "--tap"
-        )
+        run = drive(tmp_path, f"redis://{host}:{port}", "-c", "4", "-n", "40000", "--tap")
     ((asked,),) = run.rows("select count(*) from requests where status = 'ok'")
     # what the load generator asks before the start and after the end is not written
     within = "started_ns between (select min(sent_ns) - 1000000 from requests)"
