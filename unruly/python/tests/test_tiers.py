@@ -129,7 +129,7 @@ def test_slow_requests_that_come_one_by_one_are_no_jam(tmp_path: Path) -> None:
     assert "transient-bottleneck" not in {it.code for it in found.findings}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_the_tier_that_makes_requests_slow_is_named(
     trouble: str, seed: int, tmp_path: Path
