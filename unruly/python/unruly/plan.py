@@ -92,9 +92,13 @@ class CellPlan:
         """Return the most CPU time of a process, in cores; infinity without a quota."""
         return self.quotas.get(process, float("inf"))
 
-    def pinned(self, process: str) -> frozenset[int]:
-        """Return the CPUs that a process is kept to; empty where it may use all."""
-        return self.pins.get(process, frozenset())
+    def pinned(self, process: str, *, of_service: bool = False) -> frozenset[int]:
+        """Return the CPUs that a process is kept to; empty where it may use all.
+
+        A process of the service has those of ``service`` if it has none of its own.
+        """
+        common = self.pins.get("service", frozenset()) if of_service else frozenset[int]()
+        return self.pins.get(process, common)
 
 
 @dataclass(frozen=True)

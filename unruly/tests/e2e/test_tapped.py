@@ -36,9 +36,12 @@ arrivals = "closed"
 [service]
 rounds = 0
 [tap]
+[quota]
+db = 0.05
 [matrix]
 "service.pool_size" = [1, 100]
 """
+"""The database has so little CPU that it is the limit, and tests beside this one have theirs."""
 
 
 def before(url: str) -> str:

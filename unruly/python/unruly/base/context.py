@@ -166,6 +166,15 @@ class Context:
         return 0 if self.empty else int(self.extents["n"].sum())
 
     @property
+    def measured_time(self) -> pd.DataFrame:
+        """The time in which requests were measured: cell, repeat, ``from_ns``, ``until_ns``.
+
+        It goes from the first request due after the warm-up to the last one due.
+        """
+        grouped = self.extents.groupby(_REPEAT, as_index=False)
+        return grouped.agg(from_ns=("first_ns", "min"), until_ns=("last_ns", "max"))
+
+    @property
     def lengths_ns(self) -> pd.Series[float]:
         """Measured time of each cell: from the first request due to the last, over its repeats."""
         spans = self.extents.groupby(["cell", "repeat"]).agg({"first_ns": "min", "last_ns": "max"})

@@ -11,6 +11,7 @@ from unruly.stats import Interval, mean_interval, request_mean_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
 from unruly.topics.advice.statistics import advise
+from unruly.topics.tiers.chain import used_cores
 from unruly.topics.tiers.model import tiers_of
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def loaded(analysis: Analysis, context: Context) -> tuple[Loaded, ...]:
     if found is None or not chained:
         return ()
     earned = {it.cell: it.profit.per_hour for it in advise(analysis.run).profit.rows}
-    spans = _spans(context)
-    used, rates = _used(context, spans), _rates(context, spans)
+    spans = context.measured_time
+    used, rates = used_cores(context), _rates(context, spans)
     rows = []
     for cell in dict.fromkeys(it.cell for it in chained):
         factors = analysis.run.factors.get(cell, {})
@@ -82,29 +83,6 @@ def loaded(analysis: Analysis, context: Context) -> tuple[Loaded, ...]:
     return tuple(rows)
 
 
-def _spans(context: Context) -> pd.DataFrame:
-    """The measured time of each (cell, repeat)."""
-    grouped = context.extents.groupby(_REPEAT, as_index=False)
-    return grouped.agg(from_ns=("first_ns", "min"), until_ns=("last_ns", "max"))
-
-
-def _used(context: Context, spans: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """The cores that each process used in each cell."""
-    rows = context.run.resources
-    rows = rows.filter(rows.watched.notnull()).join(inline(spans), _REPEAT)
-    rows = rows.filter((rows.started_ns >= rows.from_ns) & (rows.ended_ns <= rows.until_ns))
-    frame = fetch(
-        rows.group_by("cell", "watched").agg(
-            used=(rows.user_ns + rows.system_ns).sum().cast("float64"),
-            length=(rows.ended_ns - rows.started_ns).sum().cast("float64"),
-        )
-    )
-    found: dict[str, dict[str, float]] = {}
-    for row in frame[frame["length"] > 0].itertuples(index=False):
-        found.setdefault(str(row.cell), {})[str(row.watched)] = float(row.used / row.length)
-    return found
-
-
 def _bottleneck(context: Context, used: dict[str, float], cell: str) -> tuple[str, float | None]:
     """The tier that has the busiest core for itself, and how busy the core is."""
     plan = context.run.plan.cell(cell)
@@ -115,7 +93,7 @@ def _bottleneck(context: Context, used: dict[str, float], cell: str) -> tuple[st
     }
     cores: dict[int, dict[str, float]] = {}
     for name, share in used.items():
-        pins = plan.pinned(name) or (plan.pinned("service") if name in tiers else frozenset())
+        pins = plan.pinned(name, of_service=name in tiers)
         if not pins:
             # it may run on every core
             return "", None

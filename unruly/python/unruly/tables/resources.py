@@ -69,6 +69,24 @@ def processes(resources: Table) -> Table:
     )
 
 
+def used(resources: Table, spans: Table) -> Table:
+    """Return the cores that each watched process used: cell, process, cores.
+
+    Parameters
+    ----------
+    spans : Table
+        cell, repeat, ``from_ns``, ``until_ns``: only samples within these times count.
+    """
+    rows = resources.filter(resources.watched.notnull()).join(spans, ["cell", "repeat"])
+    rows = rows.filter((rows.started_ns >= rows.from_ns) & (rows.ended_ns <= rows.until_ns))
+    found = rows.group_by("cell", process=rows.watched).agg(
+        used_ns=(rows.user_ns + rows.system_ns).sum().cast("float64"),
+        sampled_ns=(rows.ended_ns - rows.started_ns).sum().cast("float64").nullif(0.0),
+    )
+    shared = found.mutate(cores=found.used_ns / found.sampled_ns)
+    return shared.filter(shared.cores.notnull()).select("cell", "process", "cores")
+
+
 def throttled(resources: Table) -> Table:
     """Return how long a CPU limit held each watched process back: cell, repeat, process, ns."""
     rows = resources.filter(resources.watched.notnull())

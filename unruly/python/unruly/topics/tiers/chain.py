@@ -12,6 +12,7 @@ from unruly.base.ladder import LEVEL
 from unruly.stats import request_mean_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
+from unruly.tables import resources as resource_tables
 from unruly.topics.tiers.model import Chain, Pool
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Links:
     """Cells in which nobody knows who asked for a part of the requests, or how long they took."""
     load: bool
     """The run has load generators."""
+    used: dict[str, dict[str, float]]
+    """The cores that each process of each cell used."""
 
     def behind(self, cell: str, tier: str) -> list[str]:
         """Return the tiers that a tier asks."""
@@ -140,6 +143,7 @@ def links(
         named.groupby([*keys, "window_ns"], as_index=False)[["in_flight"]].sum(),
         crossed | {str(cell) for cell, _ in doubtful.index},
         LOAD in name_of.values(),
+        used_cores(context),
     )
 
 
@@ -212,7 +216,7 @@ def _cpu(context: Context, found: Links, cell: str, tier: str) -> tuple[float, f
     no more than its quota.
     """
     names = found.processes.get((cell, tier), ())
-    used = _used(context, cell) if names else {}
+    used = found.used.get(cell, {})
     own = [used[name] for name in names if name in used]
     if not own:
         return 0.0, None
@@ -222,8 +226,7 @@ def _cpu(context: Context, found: Links, cell: str, tier: str) -> tuple[float, f
     services = {name for (place, _), it in found.processes.items() if place == cell for name in it}
 
     def cores_of(name: str) -> frozenset[int]:
-        kept = plan.pinned(name) or (plan.pinned("service") if name in services else frozenset())
-        return kept or everywhere
+        return plan.pinned(name, of_service=name in services) or everywhere
 
     cores = frozenset().union(*(cores_of(name) for name in names))
     if not cores:
@@ -234,29 +237,20 @@ def _cpu(context: Context, found: Links, cell: str, tier: str) -> tuple[float, f
         if name not in names
     )
     quota = sum(plan.quota(name) for name in names)
-    return min(max(len(cores) - others, sum(own)), quota), sum(own)
+    # a quota is kept to on average only
+    return max(min(len(cores) - others, quota), sum(own)), sum(own)
 
 
-def _used(context: Context, cell: str) -> dict[str, float]:
-    """The cores that each watched process used while requests were measured."""
+def used_cores(context: Context) -> dict[str, dict[str, float]]:
+    """Return the cores that each watched process of each cell used while it was measured."""
     if context.extents.empty:
         return {}
-    spans = context.extents[context.extents["cell"] == cell]
-    spans = spans.groupby(_REPEAT, as_index=False).agg(
-        from_ns=("first_ns", "min"), until_ns=("last_ns", "max")
-    )
-    rows = context.run.resources
-    rows = rows.filter(rows.watched.notnull() & (rows.cell == cell)).join(inline(spans), _REPEAT)
-    rows = rows.filter((rows.started_ns >= rows.from_ns) & (rows.ended_ns <= rows.until_ns))
-    totals = fetch(
-        rows.group_by("watched").agg(
-            used=(rows.user_ns + rows.system_ns).sum().cast("float64"),
-            length=(rows.ended_ns - rows.started_ns).sum().cast("float64"),
-        )
-    )
-    totals = totals[totals["length"] > 0]
-    shares = totals["used"] / totals["length"]
-    return dict(zip(totals["watched"].astype(str), shares.astype(float), strict=True))
+    frame = fetch(resource_tables.used(context.run.resources, inline(context.measured_time)))
+    found: dict[str, dict[str, float]] = {}
+    for cell, own in frame.groupby("cell"):
+        cores = zip(own["process"].astype(str), own["cores"].astype(float), strict=True)
+        found[str(cell)] = dict(cores)
+    return found
 
 
 def _pool(

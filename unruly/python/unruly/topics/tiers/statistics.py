@@ -101,18 +101,12 @@ def _by_asker(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
     return fetch(turnaround_tables.in_flight(rows, "asked_by"))
 
 
-def _measured_time(context: Context) -> pd.DataFrame:
-    """The time in which requests were measured, of each (cell, repeat): without the warm-up."""
-    grouped = context.extents.groupby(["cell", "repeat"], as_index=False)
-    return grouped.agg(from_ns=("first_ns", "min"), until_ns=("last_ns", "max"))
-
-
 def _while_measured(context: Context, *, begun: bool) -> ibis.Table:
     """The turnarounds of the measured time: those that began in it, or all that were open in it."""
     rows = context.run.turnarounds
     if context.run.watched or context.extents.empty:
         return rows
-    joined = rows.join(inline(_measured_time(context)), ["cell", "repeat"])
+    joined = rows.join(inline(context.measured_time), ["cell", "repeat"])
     last = joined.started_ns if begun else joined.ended_ns
     inside = joined.filter((last >= joined.from_ns) & (joined.started_ns <= joined.until_ns))
     return inside.select(*rows.columns)
@@ -126,7 +120,7 @@ def _checks(context: Context, found: list[Tier], known: Links) -> tuple[Check, .
         return ()
     # both sides by the same clock: a request may be sent long after it was due
     requests = context.run.requests
-    timed = requests.join(inline(_measured_time(context)), ["cell", "repeat"])
+    timed = requests.join(inline(context.measured_time), ["cell", "repeat"])
     tries = timed.filter(timed.sent_ns.between(timed.from_ns, timed.until_ns))
     counted = fetch(
         tries.group_by("cell").agg(
@@ -180,7 +174,7 @@ def _windows(context: Context, everything: ibis.Table, counts: pd.DataFrame) -> 
 
 def _inside(context: Context, joined: pd.DataFrame) -> pd.DataFrame:
     """The windows that lie in the measured time as a whole."""
-    held = joined.merge(_measured_time(context), on=["cell", "repeat"])
+    held = joined.merge(context.measured_time, on=["cell", "repeat"])
     whole = held["window_ns"] >= held["from_ns"]
     whole &= held["window_ns"] + WINDOW_NS <= held["until_ns"]
     return held[whole].drop(columns=["from_ns", "until_ns"])

@@ -2,7 +2,7 @@ package org.unruly.board;
 
 import java.util.function.UnaryOperator;
 
-/** What a visitor wants to see: each number is brought into the range of what there is. */
+/** Holds the parameters of a request. Each id is mapped to a row that exists. */
 record Wanted(int story, int comment, int category, int user, int page, String word) {
   /** Reads the parameters of a request; one that is missing or no number is 0. */
   static Wanted of(UnaryOperator<String> parameter) {
