@@ -133,6 +133,10 @@ fn path(section: &Section<'_>) -> Result<String, PlanError> {
     let Some(path) = section.text("path", hint)? else {
         return Err(section.missing("path", wanted, hint.to_owned()));
     };
+    if path.starts_with("{captured.") {
+        let hint = format!("path = \"/{path}\"; leave the leading / out of the captured value");
+        return Err(section.refuse("path", wanted, &hint));
+    }
     if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c == '#') {
         return Err(section.refuse("path", wanted, hint));
     }

@@ -155,6 +155,10 @@ fn what_is_no_scenario_has_an_error_with_its_line() {
             "must be a path that begins with /",
         ),
         (
+            "[[state]]\nname = \"a\"\npath = \"{captured.link}\"".to_owned(),
+            "path = \"/{captured.link}\"; leave the leading / out of the captured value",
+        ),
+        (
             "[[state]]\nname = \"a\"\npath = \"/{key}\"".to_owned(),
             "a scenario has no keys",
         ),
