@@ -67,6 +67,7 @@ from unruly.stats.repeats import repeats_interval
 from unruly.stats.replies import Way, Ways, replies_of
 from unruly.stats.settling import Settling, settling
 from unruly.stats.share import share_interval
+from unruly.stats.slow import SLOW_FROM, slow_percentile
 from unruly.stats.stability import (
     Recoveries,
     Recovery,
@@ -83,6 +84,7 @@ from unruly.stats.xft import Nines, partitioned_share, xft
 
 __all__ = [
     "DEFAULT_SLA",
+    "SLOW_FROM",
     "Association",
     "BinQuantile",
     "BlockInterval",
@@ -167,6 +169,7 @@ __all__ = [
     "slow_columns",
     "slow_levels",
     "slow_members",
+    "slow_percentile",
     "slow_set",
     "smallest_count",
     "smallest_haircut",

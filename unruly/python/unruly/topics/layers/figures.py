@@ -63,7 +63,7 @@ def usual_and_slow(view: View) -> Figure | None:
         f"“{top.label}” has most of the extra time of "
         f"{format.share(top.share.estimate)} of the slow requests of {_name(view, rows[0])}",
         "Each bar is the time of a request by layer: the medians of usual requests, and the means "
-        "of those beyond the p99. Spans that run at the same time count each, so a bar may be "
+        "of the slow ones. Spans that run at the same time count each, so a bar may be "
         "longer than a request.",
         panels,
         legend=chart.legend([*labels, REST]),

@@ -43,7 +43,8 @@ def slow_layers(analysis: Analysis) -> Iterator[Finding]:
     pool.getConnection (31 ms instead of 0.1 ms)
 
     Raised: The share counts requests of an operation that are slower than its p99 and have spans.
-    The lower end of its interval is {SHARE_LEAST:percent} or more. The extra time in the layer is
+    With fewer than 600 requests the limit is the p95, with fewer than 120 the p90. The lower end of
+    its interval is {SHARE_LEAST:percent} or more. The extra time in the layer is
     {EXTRA_LEAST:percent} or more of the usual response time, and there is more than one layer.
 
     Means: The own time of a span is its length without the time of the spans below it. The extra
@@ -102,7 +103,7 @@ def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
 
     Example: slow “view” requests have 30 “SELECT item” spans of shop, usual ones 1.2
 
-    Raised: In the requests slower than the p99, a layer has {CALLS_FACTOR:number} times as many
+    Raised: In the slow requests of an operation, a layer has {CALLS_FACTOR:number} times as many
     spans as in usual requests, and at least {CALLS_LEAST:number} more. The time of these spans and
     of those below is not added up: the layers of one call may share the extra time.
 
@@ -133,7 +134,7 @@ def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
             f"slow “{row.op}” requests have {times} “{layer.name}” spans of {layer.service}, "
             f"usual ones {usual}",
             f"With the spans below they took {duration(extra)} more, in {count(row.looked_at)} "
-            "requests slower than the p99.",
+            "slow requests.",
             {
                 "cell": row.cell,
                 "op": row.op,

@@ -22,7 +22,8 @@ ROLES: Final[dict[RoleName, str]] = {
     "outside": "no span was open",
 }
 NOTE: Final = (
-    "Slow requests are those beyond the p99. The time of a layer is the length of its spans "
+    "Slow requests are those beyond the p99. With fewer than 600 requests the limit is the p95, "
+    "with fewer than 120 the p90. The time of a layer is the length of its spans "
     "without the spans below them: the median over usual requests, and the mean over slow ones. "
 )
 

@@ -1,6 +1,7 @@
 """Which layer took the extra time of slow requests, from the spans that services exported.
 
-A slow request is one beyond the p99 of its (cell, op). Its extra time in a layer is the layer's own
+A request is slow beyond the p99 of its (cell, op). With fewer than 600 requests the limit is the
+p95, with fewer than 120 the p90. Its extra time in a layer is the layer's own
 time in it, less the median of that layer over usual requests. The request belongs to the layer that
 has most of its extra time. The method in full: unruly/docs/methods/layers.md.
 """
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from unruly.base.trace_ids import keys_of, second_halves
-from unruly.stats import share_interval
+from unruly.stats import share_interval, slow_percentile
 from unruly.tables import fetch, inline
 from unruly.tables import layers as layer_tables
 from unruly.tables.causes import cut
@@ -91,7 +92,7 @@ def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
     context : Context
         The run.
     summaries : sequence of CellSummary
-        Their p99 of the response time is the limit beyond which a request is slow.
+        Their percentiles of the response time are the limits beyond which a request is slow.
     """
     context.progress("layers")
     whole = [
@@ -102,8 +103,9 @@ def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
     if not whole or not _has_spans(context):
         return Layers((), 0, received, nothing)
     worst = sorted(whole, key=lambda it: (-(it.p99 or 0.0), it.cell, it.op))[:KEYS_MOST]
-    limits = {(it.cell, it.op): float(it.p99) for it in worst if it.p99 is not None}
-    rows = [_unknown(it) for it in worst if it.p99 is None]
+    known = {(it.cell, it.op): _limit(it) for it in worst}
+    limits = {key: limit for key, limit in known.items() if limit is not None}
+    rows = [_unknown(it) for it in worst if known[it.cell, it.op] is None]
     left_out = len(whole) - len(worst)
     if not limits:
         return Layers(tuple(rows), left_out, received, nothing)
@@ -124,8 +126,16 @@ def layers(context: Context, summaries: Sequence[CellSummary]) -> Layers:
     return Layers((*found, *rows), left_out, received, longest, op, took)
 
 
+def _limit(it: CellSummary) -> float | None:
+    """The response time beyond which a request is slow; None if it is not known."""
+    name = slow_percentile(it.n - it.failed)
+    return None if name is None else {"p90": it.p90, "p95": it.p95, "p99": it.p99}[name]
+
+
 def _unknown(it: CellSummary) -> Blame:
-    why = it.absent.get("p99", "the p99 is not known")
+    name = slow_percentile(it.n - it.failed)
+    few = f"{it.n - it.failed} requests are too few for a limit beyond which one is slow"
+    why = it.absent.get(name, f"the {name} is not known") if name else few
     return Blame(it.cell, it.op, None, 0, 0, 0, 0, None, (), {"layers": why})
 
 
@@ -230,7 +240,7 @@ def _blame(
 
 def _too_few(slow: int, read: int, usual: int) -> str | None:
     if slow < SLOW_LEAST:
-        return f"{slow} requests were slower than the p99; {SLOW_LEAST} are needed"
+        return f"{slow} requests were slower than the limit; {SLOW_LEAST} are needed"
     if read < SLOW_LEAST:
         return f"{read} of {slow} slow requests have spans by chance; {SLOW_LEAST} are needed"
     if usual < USUAL_LEAST:
