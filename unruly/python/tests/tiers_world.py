@@ -27,6 +27,8 @@ TROUBLES: Final = {
     "app": ((0.5, 8.7, 0.8), 50),
     "db": ((0.5, 1.0, 8.7), 50),
     "pool": ((0.5, 1.0, 14.0), 2),
+    "lock": ((0.5, 1.0, 1.0), 50),
+    "rare": ((0.5, 0.5, 12.0), 500),
 }
 
 
@@ -48,7 +50,8 @@ def write_tapped(root: Path, trouble: str, seed: int) -> Path:
 
     A request passes web, then app, where it has the CPU for half of its time, one query of db over
     one of the connections, and the other half. Each tier has one core. In the trouble "pool" db has
-    two cores, so that both connections are served.
+    two cores, so that both connections are served. In "lock" db answers nobody for 100 ms every
+    2 s. In "rare" one request in 110 waits for 60 ms in app, and db serves all at once.
     """
     rng = np.random.default_rng([seed, sum(map(ord, trouble))])
     path = write_run(
@@ -64,9 +67,11 @@ def write_tapped(root: Path, trouble: str, seed: int) -> Path:
     sent = np.sort(rng.uniform(0, SECONDS * 1_000, n))
     at_app = fifo(sent, web, 1) + web
     asks = fifo(at_app, app, 1) + app / 2
+    asks += 60.0 * (trouble == "rare") * (np.arange(n) % 110 == 0)
     # each connection has one query at a time, and db serves them in the order in which they come
     at_db = fifo(asks, db, connections)
-    done_db = fifo(at_db, db, 2 if trouble == "pool" else 1) + db
+    held = (trouble == "lock") * np.maximum(100.0 - at_db % 2_000.0, 0.0)
+    done_db = fifo(at_db + held, db, {"pool": 2, "rare": 500}.get(trouble, 1)) + db
     done_app = done_db + app / 2
     done = done_app + 0.05
     stamps = {

@@ -9,6 +9,8 @@ import ibis
 from unruly.tables.requests import bin_start, bins_touched
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ibis.expr.types import Table
 
 WINDOW_NS: Final = 100_000_000
@@ -16,8 +18,6 @@ HANDSHAKE_TURNS: Final = 3
 """Bytes may cross in the first turnarounds of a connection, because of a handshake."""
 CONNECTION: Final = ("cell", "repeat", "process", "connection")
 UNMEASURED: Final = ("overlapped", "gap", "open", "joined")
-SLOW: Final = 0.99
-"""The slow turnarounds of a tier are those beyond this quantile."""
 
 
 def multiplexed(turnarounds: Table) -> Table:
@@ -124,6 +124,13 @@ def with_askers(rows: Table, turnarounds: Table) -> Table:
     return joined.mutate(asked_by=joined.asker).select(*rows.columns)
 
 
+def asked_by(rows: Table, askers: Table) -> Table:
+    """Return the rows of these askers: cell, tier, asked_by, which is "" where nobody is known."""
+    named = rows.mutate(asked=rows.asked_by.fill_null(""))
+    wanted = askers.rename(asked="asked_by")
+    return named.semi_join(wanted, ["cell", "tier", "asked"]).select(*rows.columns)
+
+
 def askers(turnarounds: Table) -> Table:
     """Count the turnarounds of each (cell, tier, asked_by) whose asker is known: ``n``."""
     keys = ("cell", "tier", "asked_by")
@@ -131,11 +138,30 @@ def askers(turnarounds: Table) -> Table:
     return known.group_by(*keys).agg(n=known.count()).order_by("cell", "tier", ibis.desc("n"))
 
 
-def slow_limits(rows: Table) -> Table:
-    """Return the response time (ns) beyond which a turnaround of a (cell, tier) is slow."""
+def slow_limits(rows: Table, percentiles: Iterable[str] = ("p99",)) -> Table:
+    """Return ``n`` and the percentiles (ns) of the response time of each (cell, tier).
+
+    Columns: cell, tier, n, and one for each of the percentiles, such as ``p99``.
+    """
     replied = rows.filter(rows.status == "ok")
     response = (replied.ended_ns - replied.started_ns).cast("float64")
-    return replied.group_by("cell", "tier").agg(slow_ns=response.quantile(SLOW))
+    limits = {name: response.quantile(int(name[1:]) / 100) for name in percentiles}
+    return replied.group_by("cell", "tier").agg(n=replied.count(), **limits)
+
+
+def slow_in_flight(rows: Table, limits: Table) -> Table:
+    """Return the slow requests in flight in windows, as `in_flight` does.
+
+    Parameters
+    ----------
+    rows : Table
+        As `measured` gives them.
+    limits : Table
+        cell, tier, slow_ns.
+    """
+    replied = rows.filter(rows.status == "ok").join(limits, ["cell", "tier"])
+    took = (replied.ended_ns - replied.started_ns).cast("float64")
+    return in_flight(replied.filter(took > replied.slow_ns).drop("slow_ns"))
 
 
 def in_flight(rows: Table, *more: str) -> Table:
@@ -162,7 +188,7 @@ def begun(rows: Table, limits: Table) -> Table:
     rows : Table
         As `measured` gives them.
     limits : Table
-        As `slow_limits` gives them.
+        cell, tier, slow_ns.
     """
     replied = rows.filter(rows.status == "ok").join(limits, ["cell", "tier"])
     response = (replied.ended_ns - replied.started_ns).cast("float64")

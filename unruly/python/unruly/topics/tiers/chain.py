@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +35,8 @@ UNKNOWN: Final = 0.05
 """If nobody knows who asked for more of a tier's requests, times cannot be divided among tiers."""
 STRAY: Final = 0.02
 """An asker of a smaller share of a tier's requests is no part of the chain."""
+SLOW_LEAST: Final = 5
+"""Fewer windows with slow requests say nothing of them."""
 _REPEAT: Final = ["cell", "repeat"]
 _WINDOW: Final = ["cell", "repeat", "window_ns"]
 
@@ -58,6 +60,10 @@ class Links:
     """The run has load generators."""
     used: dict[str, dict[str, float]]
     """The cores that each process of each cell used."""
+    names: pd.DataFrame
+    """cell, tier, asked_by and the asker that it stands for."""
+    slow: pd.DataFrame
+    """The slow requests from outside in windows: cell, repeat, tier, window_ns, in_flight."""
 
     def behind(self, cell: str, tier: str) -> list[str]:
         """Return the tiers that a tier asks."""
@@ -85,6 +91,33 @@ class Links:
         here = (self.flights["cell"] == cell) & (self.flights["asker"] == tier)
         return self.flights[here]
 
+    def of_strangers(self, cell: str, tier: str) -> pd.DataFrame:
+        """Return the requests in flight in a tier that belong to no request of the load."""
+        own = self.flights[(self.flights["cell"] == cell) & (self.flights["tier"] == tier)]
+        return own[~own["asker"].isin(self._outside(cell) | self._tiers(cell))]
+
+    def slow_from_outside(self, cell: str) -> pd.DataFrame:
+        """Return the slow requests in flight that no tier has asked for."""
+        return self.slow[self.slow["cell"] == cell]
+
+    def fronts(self) -> pd.DataFrame:
+        """Return cell, tier and asked_by ("" if unknown) of the requests that no tier asked for."""
+        outside = {cell: self._outside(cell) for cell in self.names["cell"].unique()}
+        pairs = zip(self.names["cell"], self.names["asker"], strict=True)
+        here = np.array([asker in outside[cell] for cell, asker in pairs], dtype=bool)
+        front = self.names[here][["cell", "tier", "asked_by"]].fillna({"asked_by": ""})
+        return front.drop_duplicates()
+
+    def disturbed(self) -> frozenset[str]:
+        """Return the cells in which strangers ask a tier much that asks other tiers."""
+        found = set()
+        for (cell, tier), own in self.edges.groupby(["cell", "tier"]):
+            foreign = ~own["asker"].isin(self._outside(str(cell)) | self._tiers(str(cell)))
+            much = own[foreign]["n"].sum() > UNKNOWN * own["n"].sum()
+            if much and self.behind(str(cell), str(tier)):
+                found.add(str(cell))
+        return frozenset(found)
+
     def _outside(self, cell: str) -> set[str]:
         if self.load:
             return {LOAD}
@@ -96,7 +129,10 @@ class Links:
 
 
 def links(
-    context: Context, measured: ibis.Table, flights: pd.DataFrame, crossed: frozenset[str]
+    context: Context,
+    measured: ibis.Table,
+    flights: pd.DataFrame,
+    crossed: frozenset[str],
 ) -> Links:
     """Read who asks whom from the names of the processes that have the clients' ends.
 
@@ -137,14 +173,17 @@ def links(
     nameless = counted[counted["asker"] == NOBODY].groupby(["cell", "tier"])["n"].sum()
     doubtful = nameless[nameless > UNKNOWN * by_tier.reindex(nameless.index)]
     named = flights[flights["asker"] != NOBODY]
-    return Links(
+    found = Links(
         processes,
         edges,
         named.groupby([*keys, "window_ns"], as_index=False)[["in_flight"]].sum(),
         crossed | {str(cell) for cell, _ in doubtful.index},
         LOAD in name_of.values(),
         used_cores(context),
+        counted[["cell", "tier", "asked_by", "asker"]].drop_duplicates(),
+        pd.DataFrame(columns=[*_WINDOW, "tier", "in_flight"]),
     )
+    return replace(found, unknown=found.unknown | found.disturbed())
 
 
 def _named(frame: pd.DataFrame, name_of: dict[tuple[str, str], str]) -> pd.DataFrame:
@@ -178,6 +217,9 @@ def chain(context: Context, found: Links, windows: pd.DataFrame, cell: str, tier
     here = windows[windows["cell"] == cell]
     index = pd.MultiIndex.from_frame(here[_WINDOW].drop_duplicates().sort_values(_WINDOW))
     within = _flight(here[here["tier"] == tier], index)
+    if not found.behind(cell, tier):
+        # nobody knows which requests behind a tier a stranger has caused
+        within = within - _flight(found.of_strangers(cell, tier), index)
     within = np.maximum(within - _flight(found.asked_by(cell, tier), index), 0.0)
     whole = _flight(found.asked_from_outside(cell), index)
     known = cell not in found.unknown
@@ -190,7 +232,27 @@ def chain(context: Context, found: Links, windows: pd.DataFrame, cell: str, tier
         cpu_cores=used,
         cpu_share=used / cores if used is not None and cores else None,
         pool=_pool(found, here, index, cell, tier) if known else None,
+        slow_share=_while_slow(found, index, cell, within, whole) if known else None,
     )
+
+
+def _while_slow(
+    found: Links,
+    index: pd.MultiIndex,
+    cell: str,
+    within: NDArray[np.float64],
+    whole: NDArray[np.float64],
+) -> Interval | None:
+    """The least share of the time of slow requests that was spent in the tier.
+
+    In each window, slow requests that are not in the tier are no more than all requests that are
+    not. None where there are too few windows with slow requests.
+    """
+    slow = _flight(found.slow_from_outside(cell), index)
+    if (slow > 0.0).sum() < SLOW_LEAST:
+        return None
+    elsewhere = np.maximum(whole - within, 0.0)
+    return _share(np.maximum(slow - elsewhere, 0.0), slow)
 
 
 def _flight(frame: pd.DataFrame, index: pd.MultiIndex) -> NDArray[np.float64]:

@@ -57,8 +57,13 @@ class Chain:
     and ``own_share`` their share of the time of all requests of the load. ``cpu_cores`` is the CPU
     time that its processes used each second, ``cpu_share`` the share of what they may use: of the
     cores that the plan keeps them on, less what other watched processes use there, or of their
-    quota. Both are None where nothing watched them. The own requests and the pool are None where
-    nobody knows who asked for more than a few of the requests.
+    quota. Both are None where nothing watched them. The own requests, the pool and ``slow_share``
+    are None where nobody knows who asked for more than a few of the requests.
+
+    ``slow_share`` is a lower bound of the share of the time of slow requests that was spent in the
+    tier and in none behind it. A request that no tier asked for is slow beyond the p99; with fewer
+    than 600 the limit is the p95, with fewer than 120 the p90. It is None with fewer than 60
+    requests, with slow requests in fewer than 5 windows, and if more than 1 % had no reply.
     """
 
     asked_by: tuple[str, ...]
@@ -68,6 +73,7 @@ class Chain:
     cpu_cores: float | None
     cpu_share: float | None
     pool: Pool | None
+    slow_share: Interval | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.quantity import count, duration, percent, significant
 from unruly.topics.tiers.model import tiers_of
+from unruly.topics.tiers.rules_slow import RULE as SLOW
+from unruly.topics.tiers.words import share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +226,7 @@ def bottleneck(analysis: Analysis) -> Iterator[Finding]:
             "where",
             "informs",
             70,
-            f"{it.tier}: requests spent {_interval(share)} of their time in it{cpu}",
+            f"{it.tier}: requests spent {share_of(share)} of their time in it{cpu}",
             f"{significant(_number(chain.own_in_flight))} requests were in it, and in no tier "
             "behind it, on average.",
             {
@@ -264,8 +266,11 @@ def queues(analysis: Analysis) -> Iterator[Finding]:
         chain = it.chain
         if chain is None or chain.cpu_share is None or chain.cpu_cores is None:
             continue
-        # as many as there surely were
-        own = chain.own_in_flight.low or 0.0 if chain.own_in_flight else 0.0
+        # as many as there surely were; the CPU works for other programs too
+        rows = found.rows if found else ()
+        asks = any(row.chain and it.tier in row.chain.asked_by for row in rows)
+        whole = chain.own_in_flight if asks else it.in_flight
+        own = whole.low or 0.0 if whole else 0.0
         waiting = own - chain.cpu_cores
         if chain.cpu_share < BUSY or waiting < max(QUEUE_LEAST, HALF * own):
             continue
@@ -327,7 +332,7 @@ def pools(analysis: Analysis) -> Iterator[Finding]:
             "informs",
             68,
             f"{it.tier}: requests waited for one of its {count(pool.connections)} connections to "
-            f"{pool.to}, or for a thread: {_interval(pool.waited)} of its own time was spent while "
+            f"{pool.to}, or for a thread: {share_of(pool.waited)} of its own time was spent while "
             "more requests were in it",
             f"That was so in {percent(pool.full_share)} of the time. Then "
             f"{significant(pool.own_when_full)} requests waited or worked in {it.tier}, otherwise "
@@ -384,16 +389,12 @@ def _number(value: Interval | None) -> float:
     return 0.0 if value is None or value.estimate is None else value.estimate
 
 
-def _interval(share: Interval) -> str:
-    low, high = max(0.0, share.low or 0.0), min(1.0, 1.0 if share.high is None else share.high)
-    return f"{percent(share.estimate or 0.0)} [{percent(low)}, {percent(high)}]"
-
-
 RULES: Final = (
     Rule("tap-unmeasured", "trust", ("warns", "informs"), unmeasured),
     Rule("transient-bottleneck", "why", ("informs",), jams),
     Rule("tier-cuts", "where", ("informs",), cuts),
     Rule("tier-bottleneck", "where", ("informs",), bottleneck),
+    SLOW,
     Rule("tier-queue", "where", ("informs",), queues),
     Rule("pool-waits", "where", ("informs",), pools),
     Rule("tap-inconsistent", "trust", ("warns",), inconsistent),

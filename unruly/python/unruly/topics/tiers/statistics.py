@@ -9,7 +9,13 @@ import numpy as np
 import pandas as pd
 
 from unruly.base.ladder import LEVEL
-from unruly.stats import mean_interval, request_mean_interval, share_interval
+from unruly.stats import (
+    SLOW_FROM,
+    mean_interval,
+    request_mean_interval,
+    share_interval,
+    slow_percentile,
+)
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
 from unruly.tables import turnarounds as turnaround_tables
@@ -71,6 +77,7 @@ def tiers(context: Context) -> Tiers | None:
     if known:
         asked = turnaround_tables.with_askers(everything, context.run.turnarounds)
         found_links = links(context, asked, _by_asker(context, counts), _crossed(counts))
+        found_links = replace(found_links, slow=_slow(context, counts, found_links))
     askers = fetch(turnaround_tables.askers(everything))
     found = []
     for row in counts.to_dict("records"):
@@ -99,6 +106,29 @@ def _by_asker(context: Context, counts: pd.DataFrame) -> pd.DataFrame:
     rows = turnaround_tables.measured(rows, overlaps=bool(counts["overlapped"].any()))
     rows = turnaround_tables.with_askers(rows, context.run.turnarounds)
     return fetch(turnaround_tables.in_flight(rows, "asked_by"))
+
+
+def _slow(context: Context, counts: pd.DataFrame, known: Links) -> pd.DataFrame:
+    """The slow requests that no tier has asked for, in flight in windows."""
+    nothing = pd.DataFrame(columns=[*_KEYS, "in_flight"])
+    fronts = known.fronts()
+    whole = counts[counts["cut"] <= LOST_MOST * counts["alone"]]
+    fronts = fronts.merge(whole[["cell", "tier"]], on=["cell", "tier"])
+    if fronts.empty:
+        return nothing
+    overlaps = bool(counts["overlapped"].any())
+    rows = turnaround_tables.measured(_while_measured(context, begun=True), overlaps=overlaps)
+    rows = turnaround_tables.with_askers(rows, context.run.turnarounds)
+    rows = turnaround_tables.asked_by(rows, inline(fronts))
+    limits = fetch(turnaround_tables.slow_limits(rows, SLOW_FROM))
+    names = [slow_percentile(int(it)) for it in limits["n"]]
+    held = zip(limits.to_dict("records"), names, strict=True)
+    values = [float(row[name]) if name else np.inf for row, name in held]
+    limits = limits.assign(slow_ns=values)
+    limits = limits[np.isfinite(values)][["cell", "tier", "slow_ns"]]
+    if limits.empty:
+        return nothing
+    return fetch(turnaround_tables.slow_in_flight(rows, inline(limits)))
 
 
 def _while_measured(context: Context, *, begun: bool) -> ibis.Table:
@@ -145,9 +175,10 @@ def _windows(context: Context, everything: ibis.Table, counts: pd.DataFrame) -> 
     flight = fetch(
         turnaround_tables.in_flight(turnaround_tables.measured(open_rows, overlaps=overlaps))
     )
-    limits = fetch(turnaround_tables.slow_limits(rows))
+    limits = fetch(turnaround_tables.slow_limits(rows)).rename(columns={"p99": "slow_ns"})
     if limits.empty:
         limits = counts[["cell", "tier"]].assign(slow_ns=np.inf)
+    limits = limits[["cell", "tier", "slow_ns"]]
     begun = fetch(turnaround_tables.begun(rows, inline(limits)))
     if flight.empty:
         # nothing can be measured: every connection carried several requests at once
