@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -13,6 +14,9 @@ import unruly
 from synthetic import write_run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+
+# As the program sets it: an analysis makes many small objects that live long.
+gc.set_threshold(50_000, 20, 100)
 
 # Read when Spark starts, here or in a process that a test starts.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark")
