@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -254,3 +255,27 @@ def test_the_dips_that_are_kept_are_those_that_are_drawn(n):
 
 def test_a_matrix_thins_its_cells_to_a_size_whose_dips_are_kept():
     assert {THINNED, REDUCED} <= set(kept())
+
+
+@pytest.mark.parametrize("n", [200, 1_000, 5_000])
+@pytest.mark.parametrize("levels", [2, 5])
+def test_a_factor_that_explains_nearly_all_of_many_values_has_a_share_with_an_interval(n, levels):
+    """The series of the noncentral F ends in NaN there."""
+    rng = np.random.default_rng(n)
+    factor = np.arange(n) % levels
+    for effect in (5.0, 1e4):
+        values = rng.normal(0, 1, n) + effect * factor
+        share = analysis_of_variance(values, {"a": list(factor)})[0].partial
+        assert share.low < share.estimate < share.high < 1
+        # the variance of the means over itself and that of the noise, which is 1
+        between = effect**2 * (levels**2 - 1) / 12
+        assert share.low <= between / (between + 1) <= share.high
+
+
+def test_a_noncentral_f_is_as_its_approximation_where_both_are_known():
+    for freedom, left, far in ((1, 1_000, 800.0), (4, 50, 1_500.0), (29, 1_000, 1_500.0)):
+        mean = (freedom + far) / freedom
+        for f in (0.8 * mean, mean, 1.2 * mean):
+            exact = scipy.stats.ncf.cdf(f, freedom, left, far)
+            like = (freedom + far) ** 2 / (freedom + 2 * far)
+            assert scipy.stats.f.cdf(f / mean, like, left) == pytest.approx(exact, abs=0.003)

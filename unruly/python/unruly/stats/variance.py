@@ -187,13 +187,28 @@ def _effect(
     return Effect(name, explained, freedom, float(f), p_value, share, partial)
 
 
+def _at_most(f: float, freedom: int, left: int, noncentrality: float) -> float:
+    """Probability that a noncentral F is at most this large.
+
+    SciPy's series does not converge for large noncentralities and returns NaN. There the first two
+    moments of the noncentral chi-square give a central F that is as good as equal (Patnaik 1949).
+    """
+    with np.errstate(all="ignore"):
+        exact = float(scipy.stats.ncf.cdf(f, freedom, left, noncentrality))
+    if np.isfinite(exact):
+        return exact
+    mean = freedom + noncentrality
+    like = mean**2 / (freedom + 2 * noncentrality)
+    return float(scipy.stats.f.cdf(f * freedom / mean, like, left))
+
+
 def _partial(f: float, freedom: int, left: int, n: int, level: float) -> Interval:
     """Partial share with its interval: noncentralities at which this F is at either end."""
     alpha = (1 - level) / 2
 
     def noncentrality(mass: float) -> float:
         def off(value: float) -> float:
-            return float(scipy.stats.ncf.cdf(f, freedom, left, value)) - mass
+            return _at_most(f, freedom, left, value) - mass
 
         if off(0.0) <= 0:
             return 0.0
