@@ -125,6 +125,23 @@ def test_a_jdk_8_line_is_stamped_where_its_pause_begins(tmp_path):
     assert found[1]["detail"].startswith("Full GC (Ergonomics)")
 
 
+def test_a_phase_of_jdk_8_beside_the_program_ends_at_its_line_and_is_no_pause(tmp_path):
+    log = (
+        "2015-05-26T14:46:10.000-0200: 183.139: [GC pause (G1 Evacuation Pause) (young), 0.0250000 "
+        "secs]\n"
+        "2015-05-26T14:46:10.100-0200: 183.239: [GC concurrent-mark-start]\n"
+        "2015-05-26T14:46:10.600-0200: 183.739: [GC concurrent-mark-end, 0.5000000 secs]\n"
+        "2015-05-26T14:46:10.700-0200: 183.839: [GC remark, 0.0020000 secs]\n"
+    )
+    found = rows_of(brought(tmp_path, {"gc.log": log}).events)
+    assert [it["kind"] for it in found].count("gc") == 2
+    (mark,) = [it for it in found if it["kind"] == "gc-concurrent"]
+    end = 1_432_658_770_600_000_000
+    assert (mark["detail"], mark["started_ns"], mark["ended_ns"]) == (
+        "concurrent-mark", end - 500_000_000, end,
+    )  # fmt: skip
+
+
 def test_collections_join_latencies_by_time_and_become_a_metric(tmp_path):
     run = brought(tmp_path, {"lat.csv": latencies(), "gc.log": UNIFIED}, unit="ms")
     assert {row["cell"] for row in rows_of(run.events)} == {"all"}

@@ -537,13 +537,15 @@ def test_a_server_span_that_is_the_child_of_a_call_is_its_half(bring):
     )  # fmt: skip
 
 
-def test_zipkin_spans_without_time_are_counted(bring):
+def test_zipkin_spans_without_time_are_counted_and_no_reason_to_refuse_a_file(bring):
     spans = [span for _ in range(60) for span in json.loads(ZIPKIN)]
-    spans[7].pop("duration")
+    for place in range(7, 300, 5):
+        spans[place].pop("duration")
     spans[8]["timestamp"] = 0
+    spans[9]["duration"] = -5
     made = bring(json.dumps(spans))
-    assert made.file["refused"] == 2
-    assert made.file["lines"] == 300
+    assert (made.file["lines"], made.file["refused"]) == (300, 1)
+    assert "60 spans have no time or no duration, and are left out" in made.missing
 
 
 def test_what_is_in_no_format_lists_those_that_are_known_and_the_nearest(bring):

@@ -279,3 +279,19 @@ def test_prose_is_no_table():
     text = b"Dear all,\n\nthe run of today went well. It took long.\nYours\n"
     found = sniff(Sample(text, True))
     assert found is None or len(found.layout.names) == 1
+
+
+def test_two_columns_of_one_name_are_told_apart_and_none_is_taken_unseen(bring):
+    text = "latency_ms,latency_ms\n1,10\n2,20\n"
+    with pytest.raises(IngestError, match=r"latency_ms\.1, latency_ms\.2"):
+        bring(text)
+    with pytest.raises(IngestError, match=r"has no column 'latency_ms'"):
+        bring(text, value="latency_ms", unit="ms")
+    made = bring(text, value="latency_ms.2", unit="ms")
+    assert made.rows("received_ns - sent_ns") == [(10_000_000,), (20_000_000,)]
+
+
+def test_seconds_may_stand_in_the_name_of_a_latency(bring):
+    assert bring("latency_s,requests_s\n0.5,10\n").rows("received_ns - sent_ns") == [(500_000_000,)]
+    with pytest.raises(IngestError, match="does not say its unit"):
+        bring("latency_s,requests_s\n0.5,10\n", value="requests_s")

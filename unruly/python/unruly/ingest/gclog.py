@@ -45,6 +45,12 @@ OLD: Final = re.compile(
     r"[,\s]*(?:\d+[.,]\d+: \[|\[|\d+[KMG]->|, \d|(?=\d+[.,]\d+ secs)|$)",
     re.ASCII,
 )
+OLD_CONCURRENT: Final = re.compile(
+    rf"^(?:(?P<date>{DATE}): )?(?:(?P<uptime>\d+[.,]\d+): )?\[GC (?P<what>concurrent-[a-z-]+)-"
+    r"(?P<point>start|end|abort)(?:, (?P<length>\d+[.,]\d+)(?: secs)?)?\]",
+    re.ASCII,
+)
+"""G1 beside the program: a line where a phase begins, and one with its length where it ends."""
 OLD_STOPPED: Final = re.compile(
     rf"^(?:(?P<date>{DATE}): )?(?:(?P<uptime>\d+[.,]\d+): )?Total time for which application",
     re.ASCII,
@@ -78,7 +84,8 @@ def _event(line: str, pending: list[tuple[int, str, bool] | None]) -> _Event | N
     unified = UNIFIED.match(line)
     if unified is not None:
         return _unified(unified["decorations"], unified["text"])
-    return _old(line, pending)
+    beside = OLD_CONCURRENT.match(line)
+    return _old(line, pending) if beside is None else _old_concurrent(beside)
 
 
 def _unified(decorations: str, text: str) -> _Event | None:
@@ -138,6 +145,15 @@ def _old(line: str, pending: list[tuple[int, str, bool] | None]) -> _Event | Non
     start, what, dated = pending[0]
     pending[0] = None
     return "gc", what, start, start + round(_number(lengths[-1]) * SECOND_NS), dated
+
+
+def _old_concurrent(found: re.Match[str]) -> _Event | None:
+    """Return a phase where it ends: its line has the time of its end, and its length."""
+    ended = _old_stamp(found)
+    if found["point"] != "end" or not found["length"] or ended is None:
+        return None
+    lasted = round(_number(found["length"]) * SECOND_NS)
+    return KINDS["concurrent"], found["what"], ended[0] - lasted, ended[0], ended[1]
 
 
 def _old_stamp(found: re.Match[str]) -> tuple[int, bool] | None:

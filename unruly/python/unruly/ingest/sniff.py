@@ -140,11 +140,14 @@ def _names_in_comment(above: list[str], delimiter: str, width: int) -> list[str]
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
-    """Names that differ: a second ``x`` is ``x.2``, one without a name is its number."""
-    seen: Counter[str] = Counter()
+    """Names that differ: two columns ``x`` are ``x.1`` and ``x.2``, one without a name its number.
+
+    Nobody takes one of two columns without a word this way.
+    """
+    plain = [name or str(place) for place, name in enumerate(names, 1)]
+    often, seen = Counter(plain), Counter[str]()
     found = []
-    for place, name in enumerate(names):
-        plain = name or str(place + 1)
-        seen[plain] += 1
-        found.append(plain if seen[plain] == 1 else f"{plain}.{seen[plain]}")
+    for name in plain:
+        seen[name] += 1
+        found.append(name if often[name] == 1 else f"{name}.{seen[name]}")
     return tuple(found)

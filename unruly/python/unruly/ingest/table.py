@@ -152,13 +152,16 @@ def _value(source: Source, found: Sniffed, options: Options) -> str:
 
 
 def _plain(name: str) -> str:
-    return UNIT_IN_NAME.sub("", name).strip().lower()
+    bare = name.strip().lower().removesuffix("_s")
+    return bare if bare in (*VALUES, *TIMES) else UNIT_IN_NAME.sub("", name).strip().lower()
 
 
 def _unit_of(name: str) -> str | None:
     found = UNIT_IN_NAME.search(name)
     if found is None:
-        return None
+        # requests_s are a second, and latency_s are seconds
+        in_seconds = name.strip().lower().endswith("_s") and _plain(name) in (*VALUES, *TIMES)
+        return "s" if in_seconds else None
     unit = (found.group(1) or found.group(2)).lower()
     return UNIT_WORDS.get(unit, unit)
 

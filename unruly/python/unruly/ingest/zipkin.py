@@ -30,10 +30,17 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
 
 
 def _spans(source: Source) -> Iterator[TraceSpan]:
+    open_spans = 0
     for line, item in objects(source):
+        if not item.get("timestamp") or not item.get("duration"):
+            # a span that never ended has no duration, and a shared half may have no time
+            open_spans += 1
+            continue
         span = _span(source, line, item)
         if span is not None:
             yield span
+    if open_spans:
+        source.lacks(f"{open_spans:,} spans have no time or no duration, and are left out")
 
 
 def _span(source: Source, line: int, item: dict[str, Any]) -> TraceSpan | None:
