@@ -23,8 +23,22 @@ def document(source: Source) -> dict[str, Any]:
     Raises
     ------
     IngestError
-        If the file holds no JSON object, if it is over 64 MiB (a summary is smaller), or if it
-        inflates to much more than its compressed size.
+        As `parsed`, and if the file holds no JSON object.
+    """
+    found = parsed(source)
+    if not isinstance(found, dict):
+        raise IngestError(source.where, "is no JSON object", "one JSON object", "look at it")
+    return found
+
+
+def parsed(source: Source) -> Any:
+    """Return the JSON value that the file holds.
+
+    Raises
+    ------
+    IngestError
+        If the file holds no JSON, if it is over 64 MiB (a summary is smaller), or if it inflates to
+        much more than its compressed size.
     """
     data = bytearray()
     for chunk in source.chunks():
@@ -41,11 +55,8 @@ def document(source: Source) -> dict[str, Any]:
                 "look at it: a tool's file does not compress so well",
             )
     try:
-        found = json.loads(data.decode("utf-8", "replace"))
+        return json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise IngestError(
             source.where, f"is no JSON: {error}", "one JSON object", "copy it again, whole"
         ) from error
-    if not isinstance(found, dict):
-        raise IngestError(source.where, "is no JSON object", "one JSON object", "look at it")
-    return found

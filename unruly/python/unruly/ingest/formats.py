@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from unruly.errors import IngestError, ParameterError
 from unruly.ingest import (
+    access_log,
     dstat,
+    fio,
     fortio,
     gatling,
     gclog,
+    ghz,
     hgrm,
     histostat,
     hlog,
+    http_tables,
     jaeger,
     jmeter,
     k6,
@@ -27,13 +31,17 @@ from unruly.ingest import (
     oha,
     otlp,
     pgbench,
+    ping,
     sar,
+    slow_logs,
     sockperf,
     stress,
     table,
+    tool_histograms,
     vegeta,
     zipkin,
 )
+from unruly.ingest.summaries import summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +62,23 @@ FORMATS: Final[tuple[Format, ...]] = (
     sockperf.FORMAT,
     vegeta.CSV,
     vegeta.JSON,
+    access_log.NGINX_LOG,
+    access_log.APACHE_LOG,
+    access_log.HAPROXY_LOG,
+    slow_logs.POSTGRES_LOG,
+    slow_logs.SLOW_LOG,
+    http_tables.AB_TSV,
+    http_tables.HEY_CSV,
+    http_tables.H2LOAD_LOG,
+    ghz.FORMAT,
+    ghz.CSV,
+    fio.LOG,
+    fio.JSON,
+    ping.FORMAT,
+    tool_histograms.WRK,
+    tool_histograms.AUTOCANNON_JSON,
+    tool_histograms.LOCUST,
+    tool_histograms.SYSBENCH_TEXT,
     hlog.FORMAT,
     hgrm.FORMAT,
     histostat.FORMAT,
@@ -145,6 +170,10 @@ def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Form
     if options.value and not sample.binary:
         return next(it for it in formats if it.fallback)
     for fallback in (False, True):
+        summary = summary_of(sample) if fallback else None
+        if summary is not None:
+            wanted = "a file with requests or with counts of their durations"
+            raise IngestError(source.where, summary.what, wanted, summary.hint)
         fit = [it for it in formats if it.fallback is fallback and _recognises(it, sample)]
         if len(fit) == 1:
             return fit[0]
