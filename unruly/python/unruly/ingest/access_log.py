@@ -38,7 +38,7 @@ HAPROXY: Final = re.compile(
 CUT_OFF: Final = {
     "s": "timeout", "c": "timeout", "S": "error:disconnected", "C": "error:disconnected",
 }  # fmt: skip
-"""The first letter of HAProxy's state at the end says who ended a session, and how."""
+"""HAProxy notes who ended a session, and how: its state at the end begins with one of these."""
 SECONDS: Final = "the log has whole seconds: times of requests are known to the second"
 OTHER: Final = "other"
 """A request whose method nobody could read."""
