@@ -23,6 +23,7 @@ from unruly.ingest import (
     http_tables,
     jaeger,
     jmeter,
+    json_rows,
     k6,
     latte,
     matrix,
@@ -92,8 +93,12 @@ FORMATS: Final[tuple[Format, ...]] = (
     zipkin.FORMAT,
     jaeger.FORMAT,
     otlp.FORMAT,
+    json_rows.FORMAT,
     table.FORMAT,
 )
+
+
+LETTERS_LEAST: Final = 8
 
 
 def named(name: str, formats: tuple[Format, ...] = FORMATS) -> Format:
@@ -168,6 +173,8 @@ def refuse_idle_flags(
 def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Format:
     sample = source.sample
     if options.value and not sample.binary:
+        if json_rows.looks_like(sample):
+            return json_rows.FORMAT
         return next(it for it in formats if it.fallback)
     for fallback in (False, True):
         summary = summary_of(sample) if fallback else None
@@ -191,11 +198,22 @@ def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Form
 
 
 def _guess(sample: Sample, formats: tuple[Format, ...]) -> str:
-    """Return a hint: the format that shares most words with the head of the file."""
+    """Return a hint: the format of whose words most letters stand in the head of the file.
+
+    Half of its words must be there, and more letters than any table has by chance.
+    """
     head = sample.text
-    special = [it for it in formats if not it.fallback]
-    shares = {it.name: sum(w in head for w in it.words) / len(it.words) for it in special}
-    best = max(shares, key=lambda name: shares[name])
-    if sample.binary or shares[best] < 0.5:
+    special = [it for it in formats if not it.fallback and it is not json_rows.FORMAT]
+    there = {it.name: [word for word in it.words if word in head] for it in special}
+    letters = {
+        it.name: sum(map(len, there[it.name]))
+        for it in special
+        if len(there[it.name]) >= len(it.words) / 2
+    }
+    best = max(letters, key=lambda name: letters[name], default="")
+    is_near = bool(best) and letters[best] >= LETTERS_LEAST
+    if not is_near and json_rows.looks_like(sample):
+        return "of JSON with an object for each request, name the field: --value PATH --unit ms"
+    if sample.binary or not is_near:
         return "save it as a table with a header and name --value and --unit"
     return f"it looks most like {best}: --format {best} explains why it does not fit"

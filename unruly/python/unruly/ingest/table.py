@@ -101,7 +101,7 @@ def _plan(source: Source, found: Sniffed, options: Options) -> _Plan:
         if name is not None:
             _known(source, names, name, flag)
     value = _value(source, found, options)
-    unit = options.unit or _unit_of(value)
+    unit = options.unit or unit_of(value)
     if unit is None:
         raise IngestError(
             source.where,
@@ -110,7 +110,7 @@ def _plan(source: Source, found: Sniffed, options: Options) -> _Plan:
             "look at how it was made; a unit is never guessed",
         )
     source.unit = unit
-    stated = _unit_of(value)
+    stated = unit_of(value)
     if stated not in (None, unit):
         source.lacks(f"column {value} is named as {stated} and was read as {unit}, as asked")
     time, time_ns = _time(source, found, options, value)
@@ -156,7 +156,8 @@ def _plain(name: str) -> str:
     return bare if bare in (*VALUES, *TIMES) else UNIT_IN_NAME.sub("", name).strip().lower()
 
 
-def _unit_of(name: str) -> str | None:
+def unit_of(name: str) -> str | None:
+    """Return the unit that stands in the name of a column, such as ``ms`` of ``latency_ms``."""
     found = UNIT_IN_NAME.search(name)
     if found is None:
         # requests_s are a second, and latency_s are seconds
@@ -187,7 +188,7 @@ def _time(
         if not likely:
             return None, None
         time = likely[0]
-    unit = options.time_unit or _unit_of(time)
+    unit = options.time_unit or unit_of(time)
     if unit is not None:
         return time, UNITS_NS[unit]
     if not _numeric(found, time):

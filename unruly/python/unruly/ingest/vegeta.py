@@ -107,7 +107,7 @@ CSV: Final = Format(
     "vegeta-csv",
     "vegeta encode -to csv",
     "latencies",
-    ("200", "GET", "http"),
+    (",200,", ",GET,http"),
     _recognises_csv,
     _read_csv,
     frozenset({"--op"}),
