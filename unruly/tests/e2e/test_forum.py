@@ -81,8 +81,8 @@ def locks(app: Forum) -> Iterator[None]:
     over = threading.Event()
 
     def lock() -> None:
-        while not over.wait(1.5):
-            app.database.psql("BEGIN; LOCK TABLE spirit_topic_topic; SELECT pg_sleep(0.5); COMMIT")
+        while not over.wait(2.5):
+            app.database.psql("BEGIN; LOCK TABLE spirit_topic_topic; SELECT pg_sleep(1); COMMIT")
 
     thread = threading.Thread(target=lock)
     thread.start()
@@ -129,7 +129,7 @@ def test_the_tier_and_the_layer_of_a_trouble_are_named(tmp_path: Path, name: str
     rows = {it["tier"]: it["chain"] for it in verdict["tiers"]["rows"]}
     shares = {name: it["slow_share"]["estimate"] for name, it in rows.items()}
     assert max(shares, key=shares.__getitem__) == tier
-    assert shares[tier] > 0.5
+    assert shares[tier] > 0.4
     # on a busy machine the intervals may be too wide for a finding
     found = [it for it in verdict["findings"] if it["code"] == "slow-tier"]
     assert {it["evidence"]["tier"] for it in found} <= {tier}
