@@ -129,7 +129,7 @@ def test_the_tier_and_the_layer_of_a_trouble_are_named(tmp_path: Path, name: str
     rows = {it["tier"]: it["chain"] for it in verdict["tiers"]["rows"]}
     shares = {name: it["slow_share"]["estimate"] for name, it in rows.items()}
     assert max(shares, key=shares.__getitem__) == tier
-    assert shares[tier] > 0.4
+    assert shares[tier] > 0.5
     # on a busy machine the intervals may be too wide for a finding
     found = [it for it in verdict["findings"] if it["code"] == "slow-tier"]
     assert {it["evidence"]["tier"] for it in found} <= {tier}
