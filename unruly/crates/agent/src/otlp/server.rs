@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use flate2::read::MultiGzDecoder;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::server::conn::http1;
@@ -31,6 +31,9 @@ const CONNECTIONS_MOST: usize = 256;
 const BODIES_MOST: usize = 8;
 /// A batch of 512 spans, as exporters send them, has a quarter of a megabyte.
 const BODY_BYTES: usize = 4 << 20;
+/// A client that still sends does not read: a body that is refused is read to this size and
+/// forgotten, so that the client sees the refusal and not a broken connection.
+const REFUSED_BYTES: usize = 64 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Exporters keep a connection between batches, which come every few seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -136,8 +139,8 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Answer, In
 /// Takes the body of a request; fails with a status and the reason.
 async fn taken(request: Request<Incoming>, shared: &Shared) -> Result<Answer, Refusal> {
     let refuse = |status, why: &str| Err((status, why.to_owned()));
-    let path = request.uri().path().to_owned();
-    if request.method() != Method::POST {
+    let (head, body) = request.into_parts();
+    if head.method != Method::POST {
         let why = "only POST is known; hint: POST /v1/traces";
         return refuse(StatusCode::METHOD_NOT_ALLOWED, why);
     }
@@ -148,11 +151,9 @@ async fn taken(request: Request<Incoming>, shared: &Shared) -> Result<Answer, Re
             "too many batches at once; hint: send again",
         );
     };
-    let (head, body) = request.into_parts();
-    let read = Limited::new(body, BODY_BYTES).collect();
-    let body = match tokio::time::timeout(BODY_TIMEOUT, read).await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(_)) => {
+    let body = match tokio::time::timeout(BODY_TIMEOUT, whole(body)).await {
+        Ok(Some(body)) => body,
+        Ok(None) => {
             let why =
                 "the body did not come whole, or has more than 4 MiB; hint: export smaller batches";
             return refuse(StatusCode::PAYLOAD_TOO_LARGE, why);
@@ -163,7 +164,7 @@ async fn taken(request: Request<Incoming>, shared: &Shared) -> Result<Answer, Re
         }
     };
     let is_json = is_json(&head.headers);
-    match path.as_str() {
+    match head.uri.path() {
         "/v1/traces" => {
             let export = export(&head.headers, &body, is_json)?;
             let mut keeper = shared.keeper.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,6 +177,27 @@ async fn taken(request: Request<Incoming>, shared: &Shared) -> Result<Answer, Re
             "this path is not known; hint: POST /v1/traces",
         ),
     }
+}
+
+/// Reads a body; returns nothing if it has more than [`BODY_BYTES`] or breaks off.
+async fn whole(mut body: Incoming) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.ok()?.into_data() else {
+            continue;
+        };
+        length += data.len();
+        if length > REFUSED_BYTES {
+            return None;
+        }
+        if length > BODY_BYTES {
+            bytes = Vec::new();
+        } else {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    (length <= BODY_BYTES).then_some(bytes)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
