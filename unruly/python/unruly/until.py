@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from unruly.live.tally import Tally
 from unruly.stats.blocks import BLOCKS, block_interval
 
 if TYPE_CHECKING:
@@ -27,33 +27,19 @@ GROWTH = 1.125
 
 @dataclass
 class Seconds:
-    """The histograms of a run so far: for each operation, one of each second."""
+    """The histograms of a run so far, and the rule that they must meet."""
 
     percentile: float
     within: float
-    heard: Counter[int] = field(default_factory=Counter)
-    counts: dict[str, dict[int, Counter[int]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
-    )
+    tally: Tally = field(default_factory=Tally)
 
     def hear(self, process: int, bins: Iterable[tuple[str, int, int]]) -> int:
         """Take a second of one process; return how many there are by now."""
-        second = self.heard[process]
-        bins = list(bins)
-        # Before the first measured request it is warming up.
-        self.heard[process] += bool(bins or second)
-        for op, bucket, count in bins:
-            self.counts[op][second][bucket] += count
-        return max(self.heard.values())
+        return self.tally.hear(process, bins)
 
-    def width(self, op: str, seconds: int) -> float | None:
+    def width(self, op: str) -> float | None:
         """How far the farther bound is from the percentile, as a share; None if it abstains."""
-        of_op = self.counts[op]
-        buckets = np.array(sorted({bucket for counts in of_op.values() for bucket in counts}))
-        table = np.zeros((len(buckets), BLOCKS))
-        for second, counts in of_op.items():
-            places = np.searchsorted(buckets, list(counts))
-            table[places, second * BLOCKS // seconds] += list(counts.values())
+        buckets, table = self.tally.blocks(op)
         found = block_interval(buckets, table, self.percentile / 100).interval
         if found is None or found.estimate is None or found.low is None or found.high is None:
             return None
@@ -61,7 +47,7 @@ class Seconds:
 
     def look(self, seconds: int) -> dict[str, object]:
         """Say how well each operation is known, and whether that is enough."""
-        widths = {op: self.width(op, seconds) for op in sorted(self.counts)}
+        widths = {op: self.width(op) for op in sorted(self.tally.ops)}
         enough = all(it is not None and it <= self.within for it in widths.values())
         told = ", ".join(
             f"{op} {'not yet known' if width is None else f'within {100 * width:.2g} %'}"

@@ -114,7 +114,10 @@ impl Client<'_> {
         add(&mut spans, engine.take_parts());
         spans.into_iter().for_each(Spans::finish);
         let written = engine.written();
+        let mut rest = engine.take_live();
         let outcome = engine.into_outcome();
+        // The last part of a second, so that a live view ends with every request of the run.
+        say_progress(&mut rest, &recorder, &self.ops);
         let closed = self.close(recorder, &outcome, events)?;
         self.tidy_up(&written);
         Ok(Some(closed))

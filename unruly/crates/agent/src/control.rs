@@ -62,7 +62,7 @@ pub struct ProgressLine {
     pub responses_ns: Vec<DurationNs>,
     /// The longest send lag in the last second.
     pub lag_ns: DurationNs,
-    /// Measured requests of the last second by bin, where the run ends when it knows enough.
+    /// Measured requests of the last second by bin, where a stop rule or a live view wants them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bins: Vec<Bin>,
 }

@@ -189,7 +189,7 @@ fn options(job: &Job, drive: &Drive, portion: Portion) -> EngineOptions {
         },
         in_flight: count(portion, drive.in_flight).max(1),
         retries: store.map_or(0, |it| it.retries),
-        bins: job.plan.run.until.is_some(),
+        bins: job.bins,
         spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
             DurationNs::ZERO
         } else {

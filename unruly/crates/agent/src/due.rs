@@ -77,6 +77,7 @@ mod tests {
             listen: String::new(),
             port: 0,
             cpus: Vec::new(),
+            bins: false,
             stress: None,
             library: None,
             jvm: None,

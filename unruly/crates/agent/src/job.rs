@@ -109,6 +109,9 @@ pub struct Job {
     pub port: u16,
     /// Cores to stay on; empty is all.
     pub cpus: Vec<u16>,
+    /// Count measured requests in bins each second, for a stop rule or a live view.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bins: bool,
     /// For `stress`.
     pub stress: Option<Stress>,
     /// Where libraries are that the system does not have.

@@ -169,7 +169,7 @@ pub(crate) fn ask(
         linger_ns: longest_wait_ns(mesh) - timeout_ns,
         in_flight: mesh.in_flight as usize,
         retries: 0,
-        bins: false,
+        bins: job.bins,
         spin_ns: DurationNs::ZERO,
     };
     let client = Client {

@@ -18,6 +18,7 @@ use unruly_runner::{RunOptions, services, target};
 use crate::check::{CheckArguments, check};
 use crate::concealed::{command, conceal};
 use crate::drive::{DriveArguments, in_flags};
+use crate::live::LiveArguments;
 use crate::slos::slos;
 use crate::targets::targets;
 use crate::watch::{CaptureArguments, WatchArguments, capture, watch};
@@ -91,6 +92,8 @@ enum Verb {
         /// Print only the run directory: no progress, no verdict
         #[arg(short, long)]
         quiet: bool,
+        #[command(flatten)]
+        live: Box<LiveArguments>,
     },
     /// Measure a store, HTTP server or program without a plan file
     #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
@@ -263,6 +266,7 @@ fn call(verb: Verb) -> Result<u8> {
             yes,
             password_file,
             quiet,
+            live,
         } => {
             let changes = Changes {
                 duration,
@@ -276,6 +280,7 @@ fn call(verb: Verb) -> Result<u8> {
                 resume,
                 limit: limit.map(|it| Duration::from_nanos(it.0)),
                 quiet,
+                live: live.options(),
                 password: password_file.as_deref().map(password_of).transpose()?,
                 yes,
                 command: command(std::env::args_os()),

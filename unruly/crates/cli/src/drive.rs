@@ -17,6 +17,7 @@ use unruly_tap::Server;
 use crate::concealed::command;
 use crate::drive_http::HttpArguments;
 use crate::drive_texts::TextArguments;
+use crate::live::LiveArguments;
 use crate::slos::slos;
 
 /// What messages call the plan that the flags are.
@@ -166,6 +167,8 @@ pub(crate) struct DriveArguments {
     /// Print only the run directory: no progress, no verdict
     #[arg(short, long, help_heading = RUN)]
     quiet: bool,
+    #[command(flatten)]
+    live: LiveArguments,
 }
 
 impl DriveArguments {
@@ -268,6 +271,7 @@ impl DriveArguments {
         let options = RunOptions {
             output: self.output,
             quiet: self.quiet,
+            live: self.live.options(),
             password,
             yes: self.yes,
             command: command(std::env::args_os()),

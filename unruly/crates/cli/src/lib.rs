@@ -9,6 +9,7 @@ mod drive_http;
 mod drive_texts;
 mod har;
 mod help;
+mod live;
 mod python_verbs;
 mod service_parameters;
 mod shipped;

@@ -155,6 +155,7 @@ impl Trial<'_> {
             listen: self.processes.hosts.listen(host),
             port: 0,
             cpus: cpus.unwrap_or_default(),
+            bins: self.run.live || self.plan.run.until.is_some(),
             stress: None,
             library: self.run.library.clone(),
             jvm: self.run.jvm.clone(),

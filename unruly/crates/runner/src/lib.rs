@@ -9,6 +9,7 @@ mod faults;
 mod jobs;
 mod judge;
 mod jvm;
+mod live;
 mod loading;
 mod namespaces;
 mod part;
@@ -47,6 +48,7 @@ use unruly_trace::{
 };
 
 use crate::services::library;
+pub use live::LiveOptions;
 use resume::{Ground, Resumed};
 use sweep::Sweep;
 pub use target::{ECHO, target};
@@ -69,6 +71,8 @@ pub struct RunOptions {
     pub limit: Option<Duration>,
     /// No progress.
     pub quiet: bool,
+    /// Where the run can be seen while it goes on.
+    pub live: LiveOptions,
     /// What lets us into a store; the environment's, when absent.
     pub password: Option<Secret>,
     /// Write to a store that holds other data, and resume a run that another host or version began.
@@ -89,6 +93,8 @@ pub(crate) struct Run {
     /// The JVM, for jobs that need one.
     pub(crate) jvm: Option<JvmPlace>,
     pub(crate) stop: Arc<AtomicBool>,
+    /// Its requests are counted in bins while it goes on.
+    pub(crate) live: bool,
 }
 
 /// Measures a plan, or what an earlier run of it has left to measure. Returns the run directory.
@@ -122,6 +128,7 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     for told in left_out.iter().filter(|_| !options.quiet) {
         eprintln!("left out: {told}");
     }
+    options.live.check(&cells)?;
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
     meet(&cells, password.as_ref(), options.yes)?;
@@ -158,8 +165,10 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         cookie,
         password,
         stop,
+        live: options.live.any(),
     };
-    Sweep::new(plan, &run, options).carry_out(ground)?;
+    let live = options.live.start(plan, &run, options.quiet)?;
+    Sweep::new(plan, &run, options, live).carry_out(ground)?;
     Ok(run.directory)
 }
 

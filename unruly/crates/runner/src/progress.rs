@@ -12,6 +12,9 @@ use unruly_trace::{DurationNs, grouped};
 
 use unruly_program::printable;
 
+use crate::live::{Begun, Live};
+use crate::trial::nanoseconds;
+
 /// Without a terminal a line is printed at this pace.
 const LINE_PERIOD: Duration = Duration::from_secs(5);
 
@@ -53,10 +56,12 @@ pub(super) struct Progress {
     asked: Option<RateHz>,
     /// It has been said that the host cannot keep up with it.
     said_behind: bool,
+    /// The page and the exports that show the run while it goes on.
+    live: Option<Live>,
 }
 
 impl Progress {
-    pub(super) fn new(plan: &Plan, trials: usize, quiet: bool) -> Self {
+    pub(super) fn new(plan: &Plan, trials: usize, quiet: bool, live: Option<Live>) -> Self {
         let trial = Duration::from_nanos(trial_ns(plan));
         let terminal = std::io::stderr().is_terminal() && !quiet;
         let bar = terminal.then(|| {
@@ -85,6 +90,7 @@ impl Progress {
             sent: 0,
             asked: None,
             said_behind: false,
+            live,
         }
     }
 
@@ -101,6 +107,17 @@ impl Progress {
         self.sent = 0;
         self.asked = asked(plan);
         self.said_behind = false;
+        if let Some(live) = &mut self.live {
+            live.begin(&Begun {
+                number: number + 1,
+                of: self.trials,
+                cell: label,
+                warmup_ns: nanoseconds(plan.run.warmup),
+                duration_ns: nanoseconds(plan.run.duration),
+                rate: self.asked.map(|it| it.0),
+                processes,
+            });
+        }
         if self.trials > 1 || self.bar.is_none() {
             self.note(&format!(
                 "{}/{} {label}: {processes} processes",
@@ -114,6 +131,9 @@ impl Progress {
     pub(super) fn heard(&mut self, process: usize, line: &ProgressLine) {
         let sent = line.scheduled.saturating_sub(self.scheduled[process]);
         self.sent += sent;
+        if let Some(live) = &mut self.live {
+            live.hear(process, sent, line);
+        }
         self.second.scheduled += sent;
         self.scheduled[process] = line.scheduled;
         self.dropped[process] = line.dropped;
@@ -252,7 +272,8 @@ impl Progress {
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(super) fn finish(&mut self) {
+        self.live.take().into_iter().for_each(Live::end);
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -371,7 +392,7 @@ mod tests {
     fn begun(elapsed: Duration) -> Progress {
         let text = "name = \"t\"\n[run]\nduration = \"1s\"\n[drive]\nrate = \"5/s\"";
         let plan = Plan::parse("plan", text).unwrap();
-        let mut progress = Progress::new(&plan, 1, true);
+        let mut progress = Progress::new(&plan, 1, true, None);
         progress.begin(0, "all", vec![0], &plan);
         progress.started -= elapsed;
         progress

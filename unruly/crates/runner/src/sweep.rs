@@ -12,6 +12,7 @@ use unruly_trace::{
 };
 
 use crate::death::{self, Death};
+use crate::live::Live;
 use crate::progress::Progress;
 use crate::resume::{Ground, own_plan};
 use crate::trial::{Trial, TrialEnd};
@@ -30,13 +31,18 @@ pub(crate) struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    pub(crate) fn new(plan: &'a Plan, run: &'a Run, options: &'a RunOptions) -> Self {
+    pub(crate) fn new(
+        plan: &'a Plan,
+        run: &'a Run,
+        options: &'a RunOptions,
+        live: Option<Live>,
+    ) -> Self {
         Self {
             plan,
             run,
             options,
             started: Instant::now(),
-            progress: Progress::new(plan, plan.order(run.cells.len()).len(), options.quiet),
+            progress: Progress::new(plan, plan.order(run.cells.len()).len(), options.quiet, live),
             deaths: Vec::new(),
             stopped: false,
         }

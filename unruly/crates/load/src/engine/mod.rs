@@ -405,6 +405,12 @@ impl<'a> Engine<'a> {
         self.work.as_ref().map_or_else(Vec::new, Work::written)
     }
 
+    /// What has come since the last call of the control callback.
+    pub fn take_live(&mut self) -> Live {
+        self.live.open = self.pending.open();
+        std::mem::take(&mut self.live)
+    }
+
     /// The parts of requests since the last call of the control callback.
     pub fn take_parts(&mut self) -> Vec<Part> {
         std::mem::take(&mut self.live.parts)
