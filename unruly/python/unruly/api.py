@@ -206,6 +206,9 @@ def import_file(
     format: str | None = None,
     tag: str | None = None,
     services: Sequence[str] = (),
+    time_is: str | None = None,
+    status: str | None = None,
+    failed_if: Sequence[str] = (),
 ) -> Imported:
     r"""Make a run of another tool's output. The format is recognised by the content.
 
@@ -220,7 +223,7 @@ def import_file(
     value, unit : str, optional
         The column of the latencies in a plain table, and their unit: ns, us, ms or s.
     time, time_unit : str, optional
-        The column of the start times (``"none"``: the table has none), and their unit.
+        The column of the times (``"none"``: the table has none), and their unit.
     op : str, optional
         The column that names the operation.
     factors : sequence of str
@@ -232,6 +235,13 @@ def import_file(
     services : sequence of str
         Services of a capture of packets, such as ``"web=tcp://10.0.0.2:443"``; by default those
         that its connections lead to.
+    time_is : str, optional
+        Which moment of a row its time is: ``"start"`` (the default) or ``"end"``.
+    status : str, optional
+        The column of the status. HTTP statuses from 400 on, and words such as ``error``, are
+        failures.
+    failed_if : sequence of str
+        Conditions of which each makes a row a failure, such as ``"status>=400"`` or ``"error!="``.
 
     Returns
     -------
@@ -272,6 +282,9 @@ def import_file(
         format=format,
         tag=tag,
         services=tuple(services),
+        time_is=time_is,
+        status=status,
+        failed_if=tuple(failed_if),
     )
     done = bring([os.fspath(it) for it in files], Path(out), options, progress)
     progress("")

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unruly.errors import IngestError
+from unruly.errors import IngestError, UnrulyError
 from unruly.ingest.capture import check_alone, is_capture, read_capture
 from unruly.ingest.columns import (
     array,
@@ -234,6 +234,8 @@ class Work:
         """
         try:
             self._read(file)
+        except UnrulyError:
+            raise
         except UNEXPECTED as error:
             # A field that is missing, of another type or out of range: no reader looks for each.
             said = " ".join(str(error).split())[:TOLD_MAX]

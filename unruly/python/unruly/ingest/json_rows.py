@@ -1,7 +1,7 @@
 """JSON with an object for each request: lines, or an array; fields by their paths.
 
 ``--value request.duration_ms`` names a field inside another one, and ``--value times.0`` the first
-element of a list. A time is the start of its row.
+element of a list. A time is the start of its row, unless ``--time-is end``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from unruly.errors import IngestError
 from unruly.ingest.columns import REACH_NS
-from unruly.ingest.delimited import dates_ns
-from unruly.ingest.model import BATCH_ROWS, UNITS_NS, Format, Options, Requests, failure
+from unruly.ingest.model import BATCH_ROWS, UNITS_NS, Format, Options, Requests
 from unruly.ingest.objects import first_objects, objects
+from unruly.ingest.outcomes import OK, SIGNS, Outcomes
 from unruly.ingest.table import FLAGS, NONE, unit_of
+from unruly.ingest.tabular import ZONELESS, check_times, moments_ns, outcomes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,9 @@ def _read(source: Source, options: Options) -> Iterator[Requests]:
         raise IngestError(
             source.where, "does not say which field holds latencies", "--value PATH", _hint(first)
         )
-    for flag, path in (("--value", value), ("--time", options.time), ("--op", options.op)):
+    asked = [("--value", value), ("--time", options.time), ("--op", options.op)]
+    asked += [("--status", options.status)]
+    for flag, path in asked:
         if path not in (None, NONE) and all(_at(it, str(path)) is NOBODY for it in first):
             raise IngestError(
                 source.where, f"has no field {path!r} for {flag}", "a path", _hint(first)
@@ -86,12 +89,36 @@ def _read(source: Source, options: Options) -> Iterator[Requests]:
             "--time-unit ns, us, ms or s",
             f"--time-unit s, or --time {NONE} to do without times",
         )
+    check_times(source, options, time)
+    outcomes = _outcomes(source, outcomes_of(options), first)
+    rows = objects(source)
+    while held := list(islice(rows, BATCH_ROWS)):
+        yield from _batch(source, options, held, (value, UNITS_NS[unit], time, outcomes))
+
+
+def _outcomes(source: Source, asked: Outcomes, first: list[dict[str, Any]]) -> Outcomes:
+    """Return how rows say whether they failed; by default by a field with a status of HTTP.
+
+    Raises
+    ------
+    IngestError
+        When the first objects hold no field of a condition.
+    """
+    for it in asked.conditions:
+        if any(_at(one, it.column) is not NOBODY for one in first):
+            continue
+        # a field such as "error" may stand in few objects
+        source.lacks(f"the first {len(first)} objects have no field {it.column} for --failed-if")
+        if it.sign in SIGNS:
+            raise IngestError(
+                source.where, f"has no field {it.column!r} for --failed-if", "a path", _hint(first)
+            )
+    if asked.columns:
+        return asked
     status = next((it for it in STATUSES if _is_status(_at(first[0], it))), None)
     if status is not None:
         source.lacks(f"the field {status} was read as the status of HTTP")
-    rows = objects(source)
-    while held := list(islice(rows, BATCH_ROWS)):
-        yield from _batch(source, options, held, (value, UNITS_NS[unit], time, status))
+    return Outcomes(status, doubtful="error:failed")
 
 
 def _hint(first: list[dict[str, Any]]) -> str:
@@ -107,34 +134,55 @@ def _batch(
     source: Source,
     options: Options,
     held: list[tuple[int, dict[str, Any]]],
-    how: tuple[str, int, str | None, str | None],
+    how: tuple[str, int, str | None, Outcomes],
 ) -> Iterator[Requests]:
-    value, unit_ns, time, status = how
-    kept: list[tuple[int, dict[str, Any], int]] = []
-    for line, it in held:
-        taken = _ns(_at(it, value), unit_ns)
-        if taken is None or taken < 0:
-            source.complaints.refuse(line, f"{value} is no duration")
+    value, unit_ns, time, outcomes = how
+    asked = {
+        name: pa.array([_text(_at(it, name)) for _, it in held], pa.string())
+        for name in outcomes.columns
+    }
+    status, unclear = outcomes.of(source.where, asked, len(held))
+    reasons = [(mask, f"{column} is {reason}") for mask, column, reason in unclear]
+    kept: list[tuple[int, dict[str, Any], int | None, str]] = []
+    for place, ((line, it), ended) in enumerate(zip(held, status.to_pylist(), strict=True)):
+        told, found = next((why for mask, why in reasons if mask[place]), None), _at(it, value)
+        taken = _ns(found, unit_ns)
+        # a request that failed may have no duration: no reply came
+        silent = ended != OK and (found is NOBODY or found is None or found == "")
+        if told is None and not silent and (taken is None or taken < 0):
+            told = f"{value} is no duration"
+        if told is not None:
+            source.complaints.refuse(line, told)
         else:
-            kept.append((line, it, taken))
+            kept.append((line, it, taken, ended))
     started = None
     if time is not None:
-        started, bad = _times(source, [_at(it, time) for _, it, _ in kept], options)
-        for (line, _, _), wrong in zip(kept, bad, strict=True):
+        started, bad = _times(source, [_at(it, time) for _, it, _, _ in kept], options)
+        for (line, _, _, _), wrong in zip(kept, bad, strict=True):
             if wrong:
                 source.complaints.refuse(line, f"{time} is no time")
         kept = [it for it, wrong in zip(kept, bad, strict=True) if not wrong]
         started = started[~bad]
-    if not kept:
-        return
-    found = [it for _, it, _ in kept]
-    yield Requests(
-        duration_ns=[taken for _, _, taken in kept],
+        if options.time_is == "end":
+            started = started - np.array([taken or 0 for _, _, taken, _ in kept], np.int64)
+    if kept:
+        yield _requests(options, value, kept, started)
+
+
+def _requests(
+    options: Options,
+    value: str,
+    kept: list[tuple[int, dict[str, Any], int | None, str]],
+    started: Any,
+) -> Requests:
+    found = [it for _, it, _, _ in kept]
+    return Requests(
+        duration_ns=pa.array([taken for _, _, taken, _ in kept], pa.int64()),
         started_ns=started,
         op=[_text(_at(it, options.op)) for it in found] if options.op else value,
-        status=[_status(_at(it, status)) for it in found] if status else "ok",
+        status=[ended for _, _, _, ended in kept],
         factors={name: [_text(_at(it, name)) for it in found] for name in options.factors},
-        line=np.array([line for line, _, _ in kept]),
+        line=np.array([line for line, _, _, _ in kept]),
     )
 
 
@@ -161,20 +209,14 @@ def _times(source: Source, values: list[Any], options: Options) -> tuple[Any, An
         bad = np.array([it is None for it in found], bool)
         return np.array([it or 0 for it in found], np.int64), bad
     texts = pa.array([it if isinstance(it, str) else None for it in values], pa.string())
-    at, bad, zoned = dates_ns(texts)
+    at, bad, zoned = moments_ns(texts)
     if not zoned:
-        source.lacks("its times name no time zone and were taken as UTC")
+        source.lacks(ZONELESS)
     return at, np.asarray(bad, bool)
 
 
-def _status(value: Any) -> str:
-    if not _is_status(value):
-        return "error:failed"
-    return "ok" if int(value) < 400 else failure(str(value))
-
-
 def _text(value: Any) -> str:
-    return "" if value is NOBODY or value is None else str(value)
+    return "" if value is NOBODY or value is None or value in ([], {}) else str(value)
 
 
 FORMAT: Final = Format(

@@ -144,6 +144,10 @@ class Options:
     format: str | None = None
     tag: str | None = None
     services: tuple[str, ...] = ()
+    status: str | None = None
+    failed_if: tuple[str, ...] = ()
+    time_is: str | None = None
+    regex: str | None = None
 
     def given(self) -> set[str]:
         """Names of the flags that say how to read, without ``--format`` and ``--tag``."""
@@ -155,6 +159,10 @@ class Options:
             "--op": self.op,
             "--factor": self.factors,
             "--service": self.services,
+            "--status": self.status,
+            "--failed-if": self.failed_if,
+            "--time-is": self.time_is,
+            "--regex": self.regex,
         }
         return {name for name, value in flags.items() if value}
 
@@ -176,11 +184,14 @@ class Options:
         return UNITS_NS[self.unit]
 
     def __post_init__(self) -> None:
-        """Refuse a unit that is none."""
+        """Refuse a word that is none of those that a flag takes."""
         for flag, value in (("--unit", self.unit), ("--time-unit", self.time_unit)):
             if value is not None and value not in UNITS_NS:
                 wanted = f"one of {', '.join(UNITS_NS)}"
                 raise ParameterError(flag, f"is {value!r}", wanted, f"{flag} ms")
+        if self.time_is not in (None, "start", "end"):
+            flag = "--time-is"
+            raise ParameterError(flag, f"is {self.time_is!r}", "start or end", f"{flag} end")
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,31 @@
 """Any table of values: CSV, TSV, semicolons; a named column in a named unit.
 
 A column's unit stands in its name (``latency_ms``, ``rtt [us]``) or in ``--unit``; it is never
-guessed. A time is the start of its row.
+guessed. A time is the start of its row, unless ``--time-is end``.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from unruly.errors import IngestError
-from unruly.ingest.delimited import Rows, dates_ns, numbers_ns, refuse, rows_of
+from unruly.ingest.delimited import rows_of
 from unruly.ingest.model import UNITS_NS, Format, Options, Requests
 from unruly.ingest.sniff import NUMERIC, sniff
+from unruly.ingest.tabular import Plan, check_times, named_columns, outcomes_of, requests_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from unruly.ingest.sniff import Sniffed
     from unruly.ingest.source import Sample, Source
 
-FLAGS: Final = frozenset({"--value", "--unit", "--time", "--time-unit", "--op", "--factor"})
+FLAGS: Final = frozenset({
+    "--value", "--unit", "--time", "--time-unit", "--time-is", "--op", "--factor", "--status",
+    "--failed-if",
+})  # fmt: skip
 NONE: Final = "none"
 VALUES: Final = (
     "latency", "response_time", "responsetime", "response time", "elapsed", "duration", "rtt",
@@ -41,28 +38,6 @@ UNIT_IN_NAME: Final = re.compile(
     r"(?:_(ns|us|ms)|\s*[\[(]\s*(ns|us|µs|μs|ms|s|sec|seconds)\s*[\])])$", re.IGNORECASE
 )
 UNIT_WORDS: Final = {"µs": "us", "μs": "us", "sec": "s", "seconds": "s"}
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Which columns are read, and how."""
-
-    value: str
-    unit_ns: int
-    time: str | None
-    time_ns: int | None
-    """None: dates."""
-    op: str | None
-    factors: tuple[str, ...]
-    comma: bool
-    """A comma is a decimal sign."""
-    called: str
-    """The op where no column says it."""
-
-    def columns(self) -> list[str]:
-        """Every column that is read."""
-        wanted = [self.value, self.time, self.op, *self.factors]
-        return [name for name in wanted if name is not None]
 
 
 def _recognises(sample: Sample) -> bool:
@@ -78,28 +53,14 @@ def _read(source: Source, options: Options) -> Iterator[Requests]:
         raise IngestError(source.where, "is no table", "rows of columns", "look at it")
     plan = _plan(source, found, options)
     for rows in rows_of(source, found.layout, plan.columns()):
-        duration, bad = numbers_ns(_decimal(rows[plan.value], plan), plan.unit_ns)
-        kept = refuse(source, rows, bad, plan.value, "no number")
-        duration = duration[~bad]
-        started, late = _times(source, plan, kept)
-        if started is not None:
-            kept = refuse(source, kept, late, str(plan.time), "no time")
-            duration, started = duration[~late], started[~late]
-        if len(kept):
-            yield Requests(
-                duration_ns=duration,
-                started_ns=started,
-                op=kept[plan.op] if plan.op else plan.called,
-                factors={name: kept[name] for name in plan.factors},
-                line=kept.line,
-            )
+        yield from requests_of(source, plan, rows)
 
 
-def _plan(source: Source, found: Sniffed, options: Options) -> _Plan:
+def _plan(source: Source, found: Sniffed, options: Options) -> Plan:
     names = found.layout.names
-    for flag, name in (("--op", options.op), *(("--factor", name) for name in options.factors)):
-        if name is not None:
-            _known(source, names, name, flag)
+    outcomes = outcomes_of(options)
+    for flag, name in named_columns(options, outcomes):
+        _known(source, names, name, flag)
     value = _value(source, found, options)
     unit = options.unit or unit_of(value)
     if unit is None:
@@ -114,11 +75,15 @@ def _plan(source: Source, found: Sniffed, options: Options) -> _Plan:
     if stated not in (None, unit):
         source.lacks(f"column {value} is named as {stated} and was read as {unit}, as asked")
     time, time_ns = _time(source, found, options, value)
+    check_times(source, options, time)
     comma = found.layout.delimiter != "," and _has_comma(found, value)
     if comma:
         source.lacks("commas in numbers were read as decimal signs")
     called = value if found.named else "request"
-    return _Plan(value, UNITS_NS[unit], time, time_ns, options.op, options.factors, comma, called)
+    return Plan(
+        value, UNITS_NS[unit], time, time_ns, options.op, options.factors, comma, called,
+        ends=options.time_is == "end", outcomes=outcomes,
+    )  # fmt: skip
 
 
 def _known(source: Source, names: Sequence[str], name: str, flag: str) -> str:
@@ -211,27 +176,6 @@ def _numeric(found: Sniffed, name: str) -> bool:
 def _has_comma(found: Sniffed, name: str) -> bool:
     place = found.layout.names.index(name)
     return any("," in row[place] for row in found.rows if place < len(row))
-
-
-def _decimal(texts: pa.Array, plan: _Plan) -> pa.Array:
-    if not plan.comma:
-        return texts
-    # with a point beside it, or twice, the comma groups thousands: that is then no number here
-    lone = pc.match_substring_regex(texts, r"^[^.,]*,[^.,]*$")
-    return pc.if_else(lone, pc.replace_substring(texts, ",", "."), texts)
-
-
-def _times(
-    source: Source, plan: _Plan, rows: Rows
-) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_]]:
-    if plan.time is None:
-        return None, np.zeros(len(rows), bool)
-    if plan.time_ns is not None:
-        return numbers_ns(_decimal(rows[plan.time], plan), plan.time_ns)
-    started, bad, zoned = dates_ns(rows[plan.time])
-    if not zoned:
-        source.lacks("its times name no time zone and were taken as UTC")
-    return started, bad
 
 
 FORMAT: Final = Format(
