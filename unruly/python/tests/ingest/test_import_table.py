@@ -167,12 +167,53 @@ def test_over_one_percent_of_lines_that_cannot_be_read_is_an_error_that_shows_th
 
 
 def test_a_comma_that_could_group_thousands_is_not_a_decimal_sign(bring):
-    with pytest.raises(IngestError, match="latency_ms is '1,234': no number"):
+    with pytest.raises(IngestError, match="has '1,234', whose comma can be a decimal sign or"):
         bring('a,latency_ms\n1,"1,234"\n2,5\n')
     made = bring("a;latency_ms\n" + "1;1,234\n" * 200 + "2;1.234,5\n")
     assert set(durations(made)) == {1_234_000}
     assert made.file["refused"] == 1
     assert "commas in numbers were read as decimal signs" in made.missing
+
+
+def test_a_quoted_number_may_have_a_decimal_comma(bring):
+    made = bring('a,latency_ms\n1,"12,5"\n2,"0,125"\n3,7\n4,"1,234"\n')
+    assert durations(made) == [12_500_000, 125_000, 7 * MS, 1_234_000]
+    assert "commas in numbers were read as decimal signs" in made.missing
+    # with a point or a second comma it groups thousands, and that is no number here
+    for other in ('"1,234.5"', '"1,234,567"'):
+        with pytest.raises(IngestError, match=r"latency_ms is '1,234.*: no number"):
+            bring(f'a,latency_ms\n1,"12,5"\n2,{other}\n', value="latency_ms")
+    made = bring('t_ms,latency_ms\n"0,5","12,5"\n"10,5","12,5"\n', time="t_ms")
+    assert made.rows("sent_ns") == [(500_000,), (10_500_000,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "op latency_ms\na 1.5\nb 2.5\n",
+        "op   latency_ms\na       1.5\nb       2.5\n",
+        "  op latency_ms  \n  a \t 1.5\n  b \t 2.5  \n",
+        "# op latency_ms\na 1.5\nb 2.5\n",
+        'op latency_ms\n"a  x" 1.5\n"b y" 2.5\n',
+        "op latency_ms\r\na 1.5\r\n\r\nb 2.5\r\n",
+    ],
+    ids=["one", "many", "around", "comment", "quotes", "windows"],
+)
+def test_blanks_may_separate_columns(bring, text):
+    made = bring(text)
+    assert durations(made) == [1_500_000, 2_500_000]
+    assert [row[0][0] for row in bring(text, op="op").rows("op")] == ["a", "b"]
+
+
+def test_blanks_without_a_header_need_the_number_of_a_column(bring):
+    with pytest.raises(IngestError, match="--value with one of 1, 2, 3"):
+        bring("1700000000 12.5 200\n1700000001 13.5 200\n")
+    made = bring(
+        "1700000000 12.5 200\n" * 150 + "1700000001 1\n", value="2", unit="ms", time="1",
+        time_unit="s",
+    )  # fmt: skip
+    assert durations(made) == [12_500_000] * 150
+    assert made.file["first_refused"] == [{"line": 151, "reason": "2 fields where 3 are wanted"}]
 
 
 @pytest.mark.parametrize("text", ["latency_ms\n", "a,latency_ms", "a,latency_ms\n\n\n"])

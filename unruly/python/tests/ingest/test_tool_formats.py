@@ -408,6 +408,10 @@ SUMMARIES = {
     "pgbench (15.20)\nstarting vacuum...end.\n": "pgbench --log",
     "1795456870 448 872467 2165 33 59 0 0\n1795456871 3 1 2 3 4 5 6\n": "without --aggregate",
     "# HELP a b\n# TYPE a counter\na_total 1\n": "unruly watch",
+    "Linux 6.1.0-18-amd64 (host) \t11/29/2026 \t_x86_64_\t(4 CPU)\n\n": "sadf -d -- -A",
+    "12:00:01 AM     CPU     %user     %nice\n12:00:02 AM     all      1.0       0.0\n": "sadf -d",
+    "host;1;2026-11-29 18:11:26 UTC;-1;0.50;0.00;0.25\n": "# hostname;interval;timestamp",
+    "host;1;1795457486;-1;0.50;0.00;0.25\n": "# hostname;interval;timestamp",
     '1.2.3.4 - - [23/Nov/2026:18:11:26 +0000] "GET / HTTP/1.0" 200 3\n': "rt=$request_time",
 }
 

@@ -7,6 +7,7 @@ numbers that are read exactly or not at all.
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES: Final = 2 << 20
 EXACT: Final = 2.0**52
 """Below this many ns a float64 is exact to the nanosecond."""
+BLANK: Final = " "
 NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 PARTS: Final = r"^\s*(?P<sign>[+-]?)0*(?P<whole>\d{1,19})(?:\.(?P<part>\d*))?\s*$"
 ISO: Final = r"^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?\s*(Z|[+-]\d\d:?\d\d)?\s*$"
@@ -38,6 +40,7 @@ class Layout:
     """How a delimited file is laid out."""
 
     delimiter: str
+    """`BLANK`: any number of blanks and tabs."""
     names: tuple[str, ...]
     """Of all columns, in order."""
     skip: int = 0
@@ -88,6 +91,8 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
     width = len(layout.names)
     closed = Closed(source, layout.delimiter, width, skip=layout.skip, spanning=layout.spanning)
     blocks = iter(closed) if layout.quote else (block for _, block in source.blocks())
+    if layout.delimiter == BLANK:
+        blocks = map(squeezed, blocks)
     stream = io.BufferedReader(_Blocks(blocks), BLOCK_BYTES)
     try:
         reader = pa.csv.open_csv(
@@ -133,6 +138,17 @@ def rows_of(source: Source, layout: Layout, columns: Sequence[str]) -> Iterator[
         source.complaints.lines += len(rows)
         if len(rows):
             yield rows
+
+
+def squeezed(lines: bytes) -> bytes:
+    r"""Return lines with one blank between two fields, and none at either end.
+
+    Examples
+    --------
+    >>> squeezed(b"  a \t b\n c  d \n")
+    b'a b\nc d\n'
+    """
+    return re.sub(rb"(?m)^ | $", b"", re.sub(rb"[ \t]+", b" ", lines))
 
 
 class _Blocks(io.RawIOBase):

@@ -5,7 +5,7 @@ To add a format: a file beside this one with a ``FORMAT``, and a line in `FORMAT
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
 from unruly.errors import IngestError, ParameterError
@@ -42,6 +42,7 @@ from unruly.ingest import (
     vegeta,
     zipkin,
 )
+from unruly.ingest.sniff import sniff
 from unruly.ingest.summaries import summary_of
 
 if TYPE_CHECKING:
@@ -112,9 +113,13 @@ def named(name: str, formats: tuple[Format, ...] = FORMATS) -> Format:
     names = [it.name for it in formats]
     if name in names:
         return formats[names.index(name)]
-    near = get_close_matches(name, names, 1, 0.0)
-    hint = f"--format {near[0] if near else names[0]}"
+    near = max(names, key=lambda it: max(_likeness(name, it), _likeness(name, it.split("-")[0])))
+    hint = f"--format {near}; unruly import --formats lists all"
     raise ParameterError("--format", f"is {name!r}", f"one of {', '.join(names)}", hint)
+
+
+def _likeness(left: str, right: str) -> float:
+    return SequenceMatcher(None, left, right).ratio()
 
 
 def _recognises(form: Format, sample: Sample) -> bool:
@@ -125,11 +130,28 @@ def _recognises(form: Format, sample: Sample) -> bool:
         return False
 
 
-def recognise(source: Source, options: Options, formats: tuple[Format, ...] = FORMATS) -> Format:
+def listed(formats: tuple[Format, ...] = FORMATS) -> str:
+    """Return the formats that can be imported: a line for each, with its name and what it is."""
+    width = max(len(it.name) for it in formats)
+    return "".join(f"{it.name:{width}}  {it.gist}\n" for it in sorted(formats, key=_name))
+
+
+def _name(form: Format) -> str:
+    return form.name
+
+
+def recognise(
+    source: Source,
+    options: Options,
+    formats: tuple[Format, ...] = FORMATS,
+    *,
+    alone: bool = True,
+) -> Format:
     """Return the one format that recognises the file, or that the user named.
 
-    ``--value`` means a plain table: who names the column wants that one and not what a known
-    format would take.
+    ``--value`` means a plain table: a user who names the column wants that one and not what a
+    known format would take. Beside other files (not ``alone``), ``--value`` and ``--format`` are
+    not of a log of events or resources, and ``--value`` is not of a file without such a column.
 
     Raises
     ------
@@ -139,8 +161,43 @@ def recognise(source: Source, options: Options, formats: tuple[Format, ...] = FO
     if not source.sample.head.strip():
         raise IngestError(source.where, "is empty", "a file with data", "look at what wrote it")
     if options.format is not None:
-        return named(options.format, formats)
-    return _only(source, options, formats)
+        asked = named(options.format, formats)
+        return asked if alone else _context(source.sample, formats) or asked
+    if options.value and not source.sample.binary:
+        found = None if alone else _known(source.sample, options.value, formats)
+        return found or _plain(source.sample, formats)
+    return _only(source, formats)
+
+
+def _plain(sample: Sample, formats: tuple[Format, ...]) -> Format:
+    """Return the format of rows of which the user names the columns."""
+    if json_rows.looks_like(sample):
+        return json_rows.FORMAT
+    return next(it for it in formats if it.fallback)
+
+
+def _fitting(sample: Sample, formats: Sequence[Format]) -> Format | None:
+    """Return the only one of the formats that recognises a file; None if none or several do."""
+    fit = [it for it in formats if not it.fallback and _recognises(it, sample)]
+    return fit[0] if len(fit) == 1 else None
+
+
+def _context(sample: Sample, formats: tuple[Format, ...]) -> Format | None:
+    """Return the format of a log of events or resources; None for another file."""
+    return _fitting(sample, [it for it in formats if it.gives == "context"])
+
+
+def _known(sample: Sample, value: str, formats: tuple[Format, ...]) -> Format | None:
+    """Return the format of a file that is not meant by ``--value``; None if it is."""
+    context = _context(sample, formats)
+    if context is not None:
+        return context
+    if json_rows.looks_like(sample):
+        has_value = json_rows.has_field(sample, value)
+    else:
+        found = sniff(sample, value)
+        has_value = found is not None and value in found.layout.names
+    return None if has_value else _fitting(sample, formats)
 
 
 def refuse_idle_flags(
@@ -170,12 +227,8 @@ def refuse_idle_flags(
     )
 
 
-def _only(source: Source, options: Options, formats: tuple[Format, ...]) -> Format:
+def _only(source: Source, formats: tuple[Format, ...]) -> Format:
     sample = source.sample
-    if options.value and not sample.binary:
-        if json_rows.looks_like(sample):
-            return json_rows.FORMAT
-        return next(it for it in formats if it.fallback)
     for fallback in (False, True):
         summary = summary_of(sample) if fallback else None
         if summary is not None:

@@ -199,7 +199,7 @@ def opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[Fil
         times = names[:place].count(names[place])
         source = open_source(path, f"{names[place]}#{times + 1}" if times else names[place])
         stack.callback(source.close)
-        files.append((source, recognise(source, options)))
+        files.append((source, recognise(source, options, alone=len(paths) == 1)))
     refuse_idle_flags(files, options)
     several = sum(found.gives == "latencies" for _, found in files) > 1
     return [

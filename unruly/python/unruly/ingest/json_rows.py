@@ -35,6 +35,11 @@ def looks_like(sample: Sample) -> bool:
     return sample.text.lstrip()[:1] in ("{", "[")
 
 
+def has_field(sample: Sample, path: str) -> bool:
+    """Return whether one of the first objects has a field at this path."""
+    return any(_at(it, path) is not NOBODY for it in first_objects(sample))
+
+
 def paths(found: dict[str, Any], within: str = "") -> Iterator[str]:
     """Yield the path of each field of an object that holds a text or a number."""
     for name, value in found.items():

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from unruly.ingest.delimited import NUMBER, Layout
+from unruly.ingest.delimited import BLANK, NUMBER, Layout, squeezed
 from unruly.ingest.quotes import spans
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def sniff(sample: Sample, value: str | None = None) -> Sniffed | None:
     if not plain or sample.binary:
         return None
     delimiter = _delimiter(plain)
+    if delimiter == BLANK:
+        lines = [squeezed(line.encode()).decode() for line in lines]
     rows = _rows(lines, delimiter)
     width = _width([row for _, row in rows])
     if width == 0:
@@ -66,7 +68,7 @@ def sniff(sample: Sample, value: str | None = None) -> Sniffed | None:
         while first < len(rows) and first - named < HEADERS_WITHIN and _wordy(rows[first][1]):
             first += 1
     start = rows[first][0] if first < len(rows) else (rows[-1][0] + 1)
-    spanning = spans(lines[start - 1 :], delimiter, width)
+    spanning = delimiter != BLANK and spans(lines[start - 1 :], delimiter, width)
     layout = Layout(delimiter, _unique(names[:width]), start - 1, spanning=spanning)
     return Sniffed(layout, has_names, tuple(tuple(row) for _, row in rows[first:]))
 
@@ -82,7 +84,23 @@ def _delimiter(lines: list[str]) -> str:
         if shares[delimiter] >= CONSISTENT and shares[delimiter] >= shares[","] - 0.05:
             return delimiter
     best = max(DELIMITERS, key=lambda it: shares[it])
+    if shares[best] < CONSISTENT and _blanks_separate(lines):
+        return BLANK
     return best if shares[best] > 0 else ","
+
+
+def _blanks_separate(lines: list[str]) -> bool:
+    """Whether blanks cut the lines into equally many fields, one of which holds numbers.
+
+    Prose has as many blanks, but neither columns nor numbers.
+    """
+    rows = _read([squeezed(line.encode()).decode() for line in lines], BLANK)
+    width, times = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
+    if width < 2 or times < CONSISTENT * len(rows):
+        return False
+    data = [row for row in rows[1:] or rows if len(row) == width]
+    numeric = [sum(bool(NUMERIC.match(row[place])) for row in data) for place in range(width)]
+    return bool(data) and max(numeric) >= CONSISTENT * len(data)
 
 
 def _read(lines: list[str], delimiter: str) -> list[list[str]]:

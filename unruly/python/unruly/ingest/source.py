@@ -272,7 +272,8 @@ def open_source(path: str, name: str | None = None) -> Source:
     except BROKEN as error:
         raise _unreadable(where, error) from error
     if magic.startswith(b"PK\x03\x04"):
-        raise IngestError(where, "is a zip archive", "one file of text", "unzip it first")
+        raw.close()
+        raise _zipped(where, head)
     encoding, mark = _encoding(head)
     decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding != "utf-8" else None
 
@@ -296,6 +297,16 @@ def open_source(path: str, name: str | None = None) -> Source:
         _file=file,
         _chunks=chunks(),
     )
+
+
+def _zipped(where: str, head: bytes) -> IngestError:
+    """Return the error of a zip archive; spreadsheets are archives too."""
+    # the names of the parts stand in the archive as they are
+    is_sheet = b"xl/" in head or b"[Content_Types].xml" in head
+    if is_sheet or b"opendocument.spreadsheet" in head:
+        hint = "save the sheet as CSV, and import that"
+        return IngestError(where, "is a spreadsheet", "one file of text", hint)
+    return IngestError(where, "is a zip archive", "one file of text", "unzip it first")
 
 
 def _opened(path: str) -> BinaryIO:

@@ -30,6 +30,8 @@ GUIDELLM: Final = (
     "`unruly drive openai://HOST/v1` measures the same server, with the time of each token"
 )
 PROMETHEUS: Final = "`unruly drive` measures the service, and `unruly watch` what others ask of it"
+SAR: Final = "`sadf -d -- -A` writes the same samples with their times and names"
+SADF: Final = "keep the lines that begin with `# hostname;interval;timestamp`, as sadf -d writes"
 VEGETA: Final = "`vegeta encode results.bin` writes each request"
 SUMMARIES: Final = tuple(
     Summary(re.compile(pattern), what, hint)
@@ -61,6 +63,11 @@ SUMMARIES: Final = tuple(
         (r"data: \{", "is one streamed reply", GUIDELLM),
         (r'.{0,300}"(?:GET|POST|PUT|HEAD|DELETE|PATCH|OPTIONS) \S{1,2000} HTTP/',
          "is an access log in a form that is not known", ACCESS),
+        (r"Linux \d\S* \([^)\n]{1,100}\)\s+\d", "is the text of sar or of a tool like it", SAR),
+        (r"\d\d:\d\d:\d\d(?: [AP]M)?\s+(?:CPU|IFACE|DEV|kb[a-z]+|runq-sz|[a-z]+/s)\s",
+         "is the text of sar", SAR),
+        (r"[\w.-]{1,100};\d{1,9};(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC)?|\d{9,11});",
+         "has samples of sadf without the names of their fields", SADF),
         (r"# (?:HELP|TYPE) [a-zA-Z_:]\w* .*\n(?:# |[a-zA-Z_:]\w*[ {])",
          "has the counters of Prometheus at one moment", PROMETHEUS),
     )

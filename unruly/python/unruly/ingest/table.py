@@ -1,4 +1,4 @@
-"""Any table of values: CSV, TSV, semicolons; a named column in a named unit.
+"""Any table of values: CSV, TSV, semicolons, blanks; a named column in a named unit.
 
 A column's unit stands in its name (``latency_ms``, ``rtt [us]``) or in ``--unit``; it is never
 guessed. A time is the start of its row, unless ``--time-is end``.
@@ -37,6 +37,9 @@ TIMES: Final = (
 UNIT_IN_NAME: Final = re.compile(
     r"(?:_(ns|us|ms)|\s*[\[(]\s*(ns|us|µs|μs|ms|s|sec|seconds)\s*[\])])$", re.IGNORECASE
 )
+LONE_COMMA: Final = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?$")
+GROUPED: Final = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}$")
+"""A number whose comma may group thousands."""
 UNIT_WORDS: Final = {"µs": "us", "μs": "us", "sec": "s", "seconds": "s"}
 
 
@@ -76,7 +79,7 @@ def _plan(source: Source, found: Sniffed, options: Options) -> Plan:
         source.lacks(f"column {value} is named as {stated} and was read as {unit}, as asked")
     time, time_ns = _time(source, found, options, value)
     check_times(source, options, time)
-    comma = found.layout.delimiter != "," and _has_comma(found, value)
+    comma = _decimal_comma(source, found, value)
     if comma:
         source.lacks("commas in numbers were read as decimal signs")
     called = value if found.named else "request"
@@ -173,14 +176,35 @@ def _numeric(found: Sniffed, name: str) -> bool:
     return bool(cells) and sum(bool(NUMERIC.match(cell)) for cell in cells) > len(cells) / 2
 
 
-def _has_comma(found: Sniffed, name: str) -> bool:
+def _decimal_comma(source: Source, found: Sniffed, name: str) -> bool:
+    """Return whether a comma is a decimal sign in the numbers of a column.
+
+    Raises
+    ------
+    IngestError
+        When commas also separate the columns, and each comma may group thousands.
+    """
     place = found.layout.names.index(name)
-    return any("," in row[place] for row in found.rows if place < len(row))
+    cells = [row[place].strip() for row in found.rows if place < len(row)]
+    with_comma = [cell for cell in cells if "," in cell]
+    if not with_comma or found.layout.delimiter != ",":
+        return bool(with_comma)
+    if not all(LONE_COMMA.match(cell) for cell in with_comma):
+        return False
+    if all(GROUPED.match(cell) for cell in with_comma):
+        raise IngestError(
+            source.where,
+            f"column {name!r} has {with_comma[0]!r}, whose comma can be a decimal sign or group "
+            "thousands",
+            "numbers with a decimal point",
+            "write them with a point, or separate the columns by semicolons",
+        )
+    return True
 
 
 FORMAT: Final = Format(
     "csv",
-    "a table (comma, semicolon, tab) with a column of latencies",
+    "a table (comma, semicolon, tab, blanks) with a column of latencies",
     "latencies",
     (",",),
     _recognises,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unruly.errors import ParameterError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -12,6 +14,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the verb and return its exit code."""
     from unruly import import_file  # noqa: PLC0415
 
+    if options.formats:
+        from unruly.ingest.formats import listed  # noqa: PLC0415
+
+        print(listed(), end="")
+        return 0
+    if not options.files:
+        raise ParameterError(
+            "unruly import", "names no file", "FILE...", "unruly import FILE -o DIR"
+        )
     done = import_file(
         options.files,
         options.into or options.output,
