@@ -62,6 +62,7 @@ LIMITS = HERE / "corpus" / "limits.toml"
 GROWTH_BYTES = 1 << 30
 """Memory that a case may take beyond what the libraries have."""
 CPU_SECONDS = 60
+PATTERN = r"^(?P<time>\S+) (?P<op>\w+) took (?P<value>[0-9.]+) ms, (?P<status>\w+)"
 RESULTS = {"import": {0, 2}, "gate": {0, 1, 2, 3}, "verdict": {0, 1, 2}}
 UNFORESEEN = "the whole error is in"
 OTHERS = (
@@ -164,6 +165,8 @@ def case(number: int, seed: int, folder: Path, run: Path) -> tuple[str, list[str
         file = folder / path.name
         file.write_bytes(changed(path, dice))
         unit = ["--unit", "ns"] if path.name in ("hlog", "hgrm") else []
+        if path.name == "regex":
+            unit = ["--regex", PATTERN, "--unit", "ms"]
         named = ["--format", path.name] if dice.share() < 0.3 else []
         return path.name, ["import", str(file), "-o", str(folder / "run"), *unit, *named]
     kind = dice.choice(["limits", "manifest", "segment"])

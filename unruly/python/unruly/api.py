@@ -209,6 +209,7 @@ def import_file(
     time_is: str | None = None,
     status: str | None = None,
     failed_if: Sequence[str] = (),
+    regex: str | None = None,
 ) -> Imported:
     r"""Make a run of another tool's output. The format is recognised by the content.
 
@@ -242,6 +243,9 @@ def import_file(
         failures.
     failed_if : sequence of str
         Conditions of which each makes a row a failure, such as ``"status>=400"`` or ``"error!="``.
+    regex : str, optional
+        A pattern for each line. Its named groups are the columns: ``value`` is needed, and
+        ``time``, ``op`` and ``status`` are used where they are.
 
     Returns
     -------
@@ -285,6 +289,7 @@ def import_file(
         time_is=time_is,
         status=status,
         failed_if=tuple(failed_if),
+        regex=regex,
     )
     done = bring([os.fspath(it) for it in files], Path(out), options, progress)
     progress("")

@@ -33,6 +33,7 @@ from unruly.ingest import (
     otlp,
     pgbench,
     ping,
+    regex,
     sar,
     slow_logs,
     sockperf,
@@ -95,6 +96,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     jaeger.FORMAT,
     otlp.FORMAT,
     json_rows.FORMAT,
+    regex.FORMAT,
     table.FORMAT,
 )
 
@@ -150,8 +152,9 @@ def recognise(
     """Return the one format that recognises the file, or that the user named.
 
     ``--value`` means a plain table: a user who names the column wants that one and not what a
-    known format would take. Beside other files (not ``alone``), ``--value`` and ``--format`` are
-    not of a log of events or resources, and ``--value`` is not of a file without such a column.
+    known format would take. Beside other files (not ``alone``), ``--value``, ``--regex`` and
+    ``--format`` are not of a log of events or resources, and ``--value`` is not of a file without
+    such a column.
 
     Raises
     ------
@@ -163,6 +166,8 @@ def recognise(
     if options.format is not None:
         asked = named(options.format, formats)
         return asked if alone else _context(source.sample, formats) or asked
+    if options.regex is not None:
+        return (None if alone else _context(source.sample, formats)) or regex.FORMAT
     if options.value and not source.sample.binary:
         found = None if alone else _known(source.sample, options.value, formats)
         return found or _plain(source.sample, formats)
@@ -256,7 +261,9 @@ def _guess(sample: Sample, formats: tuple[Format, ...]) -> str:
     Half of its words must be there, and more letters than any table has by chance.
     """
     head = sample.text
-    special = [it for it in formats if not it.fallback and it is not json_rows.FORMAT]
+    special = [
+        it for it in formats if not it.fallback and it not in (json_rows.FORMAT, regex.FORMAT)
+    ]
     there = {it.name: [word for word in it.words if word in head] for it in special}
     letters = {
         it.name: sum(map(len, there[it.name]))

@@ -63,7 +63,7 @@ def _plan(source: Source, found: Sniffed, options: Options) -> Plan:
     names = found.layout.names
     outcomes = outcomes_of(options)
     for flag, name in named_columns(options, outcomes):
-        _known(source, names, name, flag)
+        known(source, names, name, flag)
     value = _value(source, found, options)
     unit = options.unit or unit_of(value)
     if unit is None:
@@ -89,7 +89,14 @@ def _plan(source: Source, found: Sniffed, options: Options) -> Plan:
     )  # fmt: skip
 
 
-def _known(source: Source, names: Sequence[str], name: str, flag: str) -> str:
+def known(source: Source, names: Sequence[str], name: str, flag: str) -> str:
+    """Return the name of a column.
+
+    Raises
+    ------
+    IngestError
+        When no column has this name; with the nearest one.
+    """
     if name in names:
         return name
     near = get_close_matches(name, names, 1, 0.0)
@@ -104,7 +111,7 @@ def _known(source: Source, names: Sequence[str], name: str, flag: str) -> str:
 def _value(source: Source, found: Sniffed, options: Options) -> str:
     names = found.layout.names
     if options.value is not None:
-        return _known(source, names, options.value, "--value")
+        return known(source, names, options.value, "--value")
     if len(names) == 1:
         return names[0]
     likely = [name for name in names if _plain(name) in VALUES and _numeric(found, name)]
@@ -143,7 +150,7 @@ def _time(
     if options.time == NONE and NONE not in names:
         return None, None
     if options.time is not None:
-        time = _known(source, names, options.time, "--time")
+        time = known(source, names, options.time, "--time")
     else:
         likely = [name for name in names if _plain(name) in TIMES and name != value]
         if len(likely) > 1:

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         op=options.op,
         status=options.status,
         failed_if=options.failed_if,
+        regex=options.regex,
         factors=options.factor,
         format=options.format,
         tag=options.tag,
