@@ -33,6 +33,7 @@ from unruly.ingest import (
     otlp,
     pgbench,
     ping,
+    prometheus,
     proxy_json,
     proxy_logs,
     regex,
@@ -89,6 +90,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     tool_histograms.AUTOCANNON_JSON,
     tool_histograms.LOCUST,
     tool_histograms.SYSBENCH_TEXT,
+    prometheus.FORMAT,
     hlog.FORMAT,
     hgrm.FORMAT,
     histostat.FORMAT,
@@ -177,7 +179,9 @@ def recognise(
         return (None if alone else _context(source.sample, formats)) or regex.FORMAT
     if options.value and not source.sample.binary:
         found = None if alone else _known(source.sample, options.value, formats)
-        return found or _plain(source.sample, formats)
+        # a format may have a use of its own for --value
+        own = _fitting(source.sample, [it for it in formats if "--value" in it.takes])
+        return found or own or _plain(source.sample, formats)
     return _only(source, formats)
 
 

@@ -110,6 +110,11 @@ class File:
     before: int = 0
     """Requests of all files before this one."""
 
+    @property
+    def sources(self) -> list[Source]:
+        """Its source, and the later ones of the same measurement."""
+        return [self.source, *self.source.later]
+
 
 def import_files(
     paths: Sequence[str],
@@ -151,7 +156,7 @@ def import_files(
     with ExitStack() as stack:
         files = opened(paths, options, stack)
         first = files[0].source.name
-        name = first if len(files) == 1 else f"{first} and {len(files) - 1} more"
+        name = first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
         run = f"imported-{time.time_ns():x}"
         tag = options.tag or "imported"
         with RunWriter(directory, run=run, name=name, tag=tag) as writer:
@@ -168,7 +173,7 @@ def import_files(
                     "name one too, or lay it beside a run with --into RUN",
                 )
             missing = work.missing(files)
-            about = [provenance(file) for file in files]
+            about = [it for file in files for it in provenance(file)]
             writer.finish(work.manifest(about, missing))
             return Imported(directory, about, work.tally.rows, missing)
 
@@ -201,10 +206,24 @@ def opened(paths: Sequence[str], options: Options, stack: ExitStack) -> list[Fil
         stack.callback(source.close)
         files.append((source, recognise(source, options, alone=len(paths) == 1)))
     refuse_idle_flags(files, options)
+    files = _together(files)
     several = sum(found.gives == "latencies" for _, found in files) > 1
     return [
         File(source, found, {"file": source.name} if several else {}) for source, found in files
     ]
+
+
+def _together(files: list[tuple[Source, Format]]) -> list[tuple[Source, Format]]:
+    """Put the files of one measurement (`Format.series`) into the first of them."""
+    first: dict[str, Source] = {}
+    kept = []
+    for source, found in files:
+        if found.series and found.name in first:
+            first[found.name].later.append(source)
+        else:
+            first[found.name] = source
+            kept.append((source, found))
+    return kept
 
 
 class Work:
@@ -257,8 +276,9 @@ class Work:
             if time.monotonic() - self.told_at > TELL_SECONDS:
                 self.told_at = time.monotonic()
                 self.progress(f"{source.name}: {seen:,} rows, {source.size / 1e6:,.0f} MB")
-        source.drain()
-        source.complaints.check(ended=True)
+        for part in file.sources:
+            part.drain()
+            part.complaints.check(ended=True)
         if not seen:
             raise IngestError(
                 source.where,
@@ -481,10 +501,11 @@ class Work:
         for file in files:
             own = [it for it in file.source.missing if said[it] < len(files)]
             sentences += [f"{file.source.name}: {sentence}" for sentence in own]
-            refused = file.source.complaints.refused
-            if refused:
-                lines = "line" if refused == 1 else "lines"
-                sentences.append(f"{file.source.name}: {refused:,} {lines} could not be read")
+            for source in file.sources:
+                refused = source.complaints.refused
+                if refused:
+                    lines = "line" if refused == 1 else "lines"
+                    sentences.append(f"{source.name}: {refused:,} {lines} could not be read")
         return sentences
 
     def manifest(self, files: list[dict[str, Any]], missing: list[str]) -> dict[str, Any]:
@@ -528,22 +549,24 @@ def _length(*columns: Column) -> int:
     return next((len(column) for column in columns if not is_scalar(column)), 1)
 
 
-def provenance(file: File) -> dict[str, Any]:
-    """Return where rows came from, as the manifest keeps it."""
-    source = file.source
-    return {
-        "name": source.name,
-        "cell": cell_name(file.factors),
-        "bytes": source.size,
-        "sha256": source.sha256,
-        "format": file.format.name,
-        "unit": source.unit,
-        "lines": source.complaints.lines,
-        "refused": source.complaints.refused,
-        "first_refused": [
-            {"line": line, "reason": reason} for line, reason in source.complaints.first
-        ],
-    }
+def provenance(file: File) -> list[dict[str, Any]]:
+    """Return where rows came from, as the manifest keeps it: an entry for each source."""
+    return [
+        {
+            "name": source.name,
+            "cell": cell_name(file.factors),
+            "bytes": source.size,
+            "sha256": source.sha256,
+            "format": file.format.name,
+            "unit": file.source.unit,
+            "lines": source.complaints.lines,
+            "refused": source.complaints.refused,
+            "first_refused": [
+                {"line": line, "reason": reason} for line, reason in source.complaints.first
+            ],
+        }
+        for source in file.sources
+    ]
 
 
 def _tick(step_ns: int) -> str:

@@ -144,7 +144,7 @@ def join_files(
             for file in files:
                 work.read(file)
             missing = work.missing(files)
-            about = [provenance(file) for file in files]
+            about = [it for file in files for it in provenance(file)]
             writer.finish({"provenance": about, "missing": missing})
             return Imported(directory, about, work.tally.rows, missing)
 

@@ -202,7 +202,8 @@ class Format:
     (events and resources; laid beside cells). ``words`` stand in most files of the format: the
     nearest guess, when nothing is recognised, is the format with the largest share of them.
     ``takes`` are the flags that change how it is read. ``fallback``: asked only when no other
-    format recognises the file. ``gist`` says in a few words what it is.
+    format recognises the file. ``series``: several files are moments of one
+    measurement, and are read together. ``gist`` says in a few words what it is.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Format:
     read: Callable[[Source, Options], Iterator[Batch]]
     takes: frozenset[str] = frozenset()
     fallback: bool = False
+    series: bool = False
 
 
 UNITS_NS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}

@@ -116,6 +116,8 @@ class Source:
     unit: str | None = None
     left_out: set[int] = field(default_factory=set)
     """Numbers of the lines that `blocks` left out."""
+    later: list[Source] = field(default_factory=list)
+    """Later files of the same measurement (`Format.series`)."""
     reencoded: bool = False
     """The file is not UTF-8 and was made so: what it says of its encoding is no longer true."""
     _raw: _Hashing = field(kw_only=True, repr=False)

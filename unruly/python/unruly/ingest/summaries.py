@@ -29,7 +29,6 @@ LOCUST: Final = "locust --json writes the counts of each response time"
 GUIDELLM: Final = (
     "`unruly drive openai://HOST/v1` measures the same server, with the time of each token"
 )
-PROMETHEUS: Final = "`unruly drive` measures the service, and `unruly watch` what others ask of it"
 SAR: Final = "`sadf -d -- -A` writes the same samples with their times and names"
 SADF: Final = "keep the lines that begin with `# hostname;interval;timestamp`, as sadf -d writes"
 VEGETA: Final = "`vegeta encode results.bin` writes each request"
@@ -68,8 +67,6 @@ SUMMARIES: Final = tuple(
          "is the text of sar", SAR),
         (r"[\w.-]{1,100};\d{1,9};(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: UTC)?|\d{9,11});",
          "has samples of sadf without the names of their fields", SADF),
-        (r"# (?:HELP|TYPE) [a-zA-Z_:]\w* .*\n(?:# |[a-zA-Z_:]\w*[ {])",
-         "has the counters of Prometheus at one moment", PROMETHEUS),
     )
 )  # fmt: skip
 
