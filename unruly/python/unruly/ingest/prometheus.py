@@ -115,45 +115,32 @@ def _scrapes(source: Source) -> Iterator[Scrape]:
     """Yield each scrape of a file: a new one begins where a counter occurs again."""
     now = Scrape()
     for number, whole in source.lines():
-        line = whole.strip()
+        line = whole.strip()[:LINE_MOST]
         if line.startswith("#"):
             if line == END and now.series:
                 yield now
                 now = Scrape()
             continue
-        match = SAMPLE.match(line[:LINE_MOST])
-        if match is None:
-            source.complaints.lines += 1
-            source.complaints.refuse(number, "no sample in the form of Prometheus")
-            continue
-        name, told = match["name"], dict(LABEL.findall(match["labels"] or ""))
-        is_bucket = name.endswith("_bucket") and "le" in told
-        if not is_bucket and not name.endswith("_sum"):
-            continue
         try:
-            edge, value = float(told.pop("le", "nan")), float(match["value"])
-        except ValueError:
+            found = _sample(line)
+        except ValueError as error:
             source.complaints.lines += 1
-            source.complaints.refuse(number, "a bucket without a number")
+            source.complaints.refuse(number, str(error))
             continue
-        key = (name.removesuffix("_bucket").removesuffix("_sum"), tuple(sorted(told.items())))
-        if is_bucket:
+        if found is None:
+            continue
+        key, edge, value, time_ns = found
+        if edge is not None:
             source.complaints.lines += 1
-            if math.isnan(edge) or not 0 <= value < math.inf:
-                source.complaints.refuse(number, "a bucket without a number")
-                continue
             if edge in now.series.get(key, Series()).counts:
                 yield now
                 now = Scrape()
         held = now.series.setdefault(key, Series())
-        if is_bucket:
-            held.counts[edge] = value
-        elif math.isfinite(value):
+        if edge is None:
             held.total = value
-        if match["time"]:
-            at = float(match["time"])
-            unit = 1e6 if abs(at) >= MILLISECONDS_FROM else 1e9
-            now.time_ns = round(at * unit)
+        else:
+            held.counts[edge] = value
+        now.time_ns = time_ns if time_ns is not None else now.time_ns
         if len(now.series) > SERIES_MOST:
             raise IngestError(
                 source.where,
@@ -163,6 +150,35 @@ def _scrapes(source: Source) -> Iterator[Scrape]:
             )
     if now.series:
         yield now
+
+
+def _sample(line: str) -> tuple[Key, float | None, float, int | None] | None:
+    """Return series, upper edge, value and time of a bucket; the edge is None for a sum.
+
+    Other samples give None.
+
+    Raises
+    ------
+    ValueError
+        When the line is no sample, or a bucket without a number.
+    """
+    match = SAMPLE.match(line)
+    if match is None:
+        raise ValueError("no sample in the form of Prometheus")
+    name, labels = match["name"], dict(LABEL.findall(match["labels"] or ""))
+    edge = None
+    value = float(match["value"])
+    if name.endswith("_bucket") and "le" in labels:
+        edge = float(labels.pop("le"))
+        if math.isnan(edge) or not 0 <= value < math.inf:
+            raise ValueError("a bucket without a number")
+    elif not name.endswith("_sum") or not math.isfinite(value):
+        return None
+    key = (name.removesuffix("_bucket").removesuffix("_sum"), tuple(sorted(labels.items())))
+    if not match["time"]:
+        return key, edge, value, None
+    at = float(match["time"])
+    return key, edge, value, round(at * (1e6 if abs(at) >= MILLISECONDS_FROM else 1e9))
 
 
 def _unit(name: str) -> str | None:
