@@ -26,6 +26,7 @@ from unruly.ingest import (
     json_rows,
     k6,
     latte,
+    llm_tools,
     matrix,
     memtier,
     molotov,
@@ -88,6 +89,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     ping.FORMAT,
     tool_histograms.WRK,
     tool_histograms.AUTOCANNON_JSON,
+    tool_histograms.BOMBARDIER,
     tool_histograms.LOCUST,
     tool_histograms.SYSBENCH_TEXT,
     prometheus.FORMAT,
@@ -98,6 +100,9 @@ FORMATS: Final[tuple[Format, ...]] = (
     fortio.FORMAT,
     memtier.FORMAT,
     latte.FORMAT,
+    llm_tools.GUIDELLM,
+    llm_tools.VLLM,
+    llm_tools.AIPERF,
     gclog.FORMAT,
     sar.FORMAT,
     dstat.FORMAT,
@@ -161,7 +166,7 @@ def recognise(
     """Return the one format that recognises the file, or that the user named.
 
     ``--value`` means a plain table: a user who names the column wants that one and not what a
-    known format would take. Beside other files (not ``alone``), ``--value``, ``--regex`` and
+    known format would take. With other files (not ``alone``), ``--value``, ``--regex`` and
     ``--format`` are not of a log of events or resources, and ``--value`` is not of a file without
     such a column.
 

@@ -1,7 +1,7 @@
 """Histograms of Prometheus and OpenMetrics as text: counts between two scrapes, as bins.
 
-A histogram is a counter for each bucket, from when the process began. What lies between two scrapes
-is the difference of their counters. Scrapes stand in one file, one after another, or in several
+A histogram is a counter for each bucket, from when the process began. The requests between two
+scrapes are the difference of their counters. Scrapes stand in one file, one after another, or in several
 files. A counter that fell was set back, since the process began anew.
 """
 
@@ -44,7 +44,7 @@ SINCE_BEGIN: Final = (
     "one scrape: the counts are those since the process began, and nothing is known over time"
 )
 NO_TIMES: Final = (
-    "the scrapes have no times: what lies between the first and the last is one span, and nothing "
+    "the scrapes have no times: the difference of the first and the last is one span, and nothing "
     "is known over time"
 )
 RESET: Final = (
@@ -328,7 +328,7 @@ def _read(source: Source, options: Options) -> Iterator[Histograms]:
 def _increases(
     source: Source, scrapes: list[Scrape]
 ) -> Iterator[tuple[tuple[int, int], dict[Key, Series]]]:
-    """Yield each span and what was counted in it; without times the whole is one span."""
+    """Yield each span and the increases in it; without times the whole is one span."""
     timed = all(it.time_ns is not None for it in scrapes)
     whole: dict[Key, Series] = {}
     for before, after in pairwise(scrapes):

@@ -1,4 +1,4 @@
-"""Tools that keep counts of values or percentiles alone: wrk, autocannon, locust, sysbench.
+"""Tools that keep counts of values or percentiles alone: wrk, autocannon, bombardier, ...
 
 None of them says when a value was measured.
 """
@@ -38,6 +38,7 @@ WRK_CORRECTED: Final = (
 )
 WRK_FAILED: Final = re.compile(r"\s+(?:Non-2xx or 3xx responses: |Socket errors: )(?P<rest>.*)")
 AUTOCANNON: Final = re.compile(r"p(\d+)(?:_(\d+))?$")
+BOMBARDIER_COUNTS: Final = ("req1xx", "req2xx", "req3xx", "req4xx", "req5xx", "others")
 SYSBENCH: Final = re.compile(r"\s*(?P<value>\d+\.\d+) \|\**\s+(?P<count>\d+)$")
 SYSBENCH_HALF: Final = math.exp(math.log(1e8) / 1_023 / 2)
 """A bar of sysbench stands in the middle of its bin; 1,023 steps lie between 1 us and 100 s."""
@@ -137,6 +138,36 @@ def _span(began: object, ended: object) -> tuple[int, int]:
     return first, max(last, first + 1)
 
 
+def _is_bombardier(sample: Sample) -> bool:
+    head = sample.head
+    return b'"timeTakenSeconds"' in head and b'"numberOfConnections"' in head
+
+
+def _bombardier(source: Source, options: Options) -> Iterator[Batch]:
+    del options
+    told = document(source)["result"]
+    latency = told.get("latency") or {}
+    percentiles = latency.get("percentiles") or {}
+    if not percentiles:
+        raise IngestError(
+            source.where,
+            "has no percentiles of bombardier",
+            "its latencies",
+            "bombardier -l -o json -p r prints them; no flag of it writes each request",
+        )
+    source.unit = "us"
+    source.lacks(WHOLE)
+    source.lacks(CLOSED)
+    us = UNITS["us"]
+    source.complaints.lines += len(percentiles)
+    steps = [(float(share) / 100, float(value) * us) for share, value in percentiles.items()]
+    counted = {it: float(told.get(it) or 0) for it in BOMBARDIER_COUNTS}
+    failed = counted["req4xx"] + counted["req5xx"] + counted["others"]
+    length = max(1, round(float(told["timeTakenSeconds"]) * S))
+    ends = (0.0, float(latency["max"]) * us)
+    yield from _of_percentiles((0, length), steps, ends, sum(counted.values()), failed)
+
+
 def _is_locust(sample: Sample) -> bool:
     head = sample.head
     return (
@@ -223,6 +254,14 @@ AUTOCANNON_JSON: Final = Format(
     ("sampleInt", "pipelining", "p97_5"),
     _is_autocannon,
     _autocannon,
+)
+BOMBARDIER: Final = Format(
+    "bombardier",
+    "bombardier -l -o json -p r",
+    "latencies",
+    ("numberOfConnections", "timeTakenSeconds", "req2xx"),
+    _is_bombardier,
+    _bombardier,
 )
 LOCUST: Final = Format(
     "locust",
