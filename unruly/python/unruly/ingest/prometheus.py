@@ -1,8 +1,8 @@
 """Histograms of Prometheus and OpenMetrics as text: counts between two scrapes, as bins.
 
 A histogram is a counter for each bucket, from when the process began. The requests between two
-scrapes are the difference of their counters. Scrapes stand in one file, one after another, or in several
-files. A counter that fell was set back, since the process began anew.
+scrapes are the difference of their counters. Scrapes stand in one file, one after another, or in
+several files. A counter that fell was set back, since the process began anew.
 """
 
 from __future__ import annotations
