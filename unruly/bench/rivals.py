@@ -11,9 +11,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy import special
 
 from unruly.stats import quantile_ranks_iid
+from unruly.stats.claims import early_stopping_over
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 LEVEL: Final = 0.95
-MLPERF_CONFIDENCE: Final = 0.99
 LATTE_CORRELATED: Final = 0.2
 LATTE_RESAMPLES: Final = 100
 LATTE_NORMAL: Final = 1.96
@@ -62,25 +61,9 @@ def independent(ordered: Array, p: float) -> Bounds:
     return Bounds(low, high)
 
 
-@cache
-def mlperf_over(n: int, p: float, confidence: float = MLPERF_CONFIDENCE) -> int:
-    """Return how many of n queries may be over the bound of MLPerf's early stopping.
-
-    It is the largest t with P(Binomial(n, 1 - p) <= t) <= 1 - confidence, and 0 if there is none.
-
-    Examples
-    --------
-    >>> mlperf_over(661, 0.99), mlperf_over(662, 0.99)
-    (0, 1)
-    """
-    counts = np.arange(int(n * (1 - p)) + 1)
-    allowed = counts[special.bdtr(counts, n, 1 - p) <= 1 - confidence]
-    return int(allowed[-1]) if allowed.size else 0
-
-
 def mlperf(ordered: Array, p: float) -> Bounds:
     """Return the one-sided 99 % bound of MLPerf's early stopping for a single stream."""
-    over = mlperf_over(ordered.size, p)
+    over = early_stopping_over(ordered.size, p)
     return Bounds(None, float(ordered[-over]) if over else None)
 
 

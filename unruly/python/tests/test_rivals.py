@@ -22,8 +22,9 @@ from bench.rivals import (
     latte,
     latte_effective_size,
     mlperf,
-    mlperf_over,
 )
+
+from unruly.stats.claims import early_stopping_over
 
 KNOWN = {family.name: family for family in FAMILIES}
 
@@ -44,8 +45,8 @@ def level_of(memory, n, seed=1):
 
 @pytest.mark.parametrize(("p", "least"), [(0.9, 64), (0.99, 662), (0.999, 6636)])
 def test_mlperf_needs_as_many_queries_as_its_rules_print(p, least):
-    assert mlperf_over(least - 1, p) == 0
-    assert mlperf_over(least, p) == 1
+    assert early_stopping_over(least - 1, p) == 0
+    assert early_stopping_over(least, p) == 1
 
 
 def test_mlperf_bounds_independent_values_from_above_in_99_of_100_runs():

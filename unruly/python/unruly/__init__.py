@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from unruly.api import Gate, compare, export, gate, import_file, report
+    from unruly.api import Gate, audit, compare, export, gate, import_file, report
     from unruly.base.analysis import Analysis
     from unruly.base.estimate import Estimate
     from unruly.base.limits import Limit
@@ -64,6 +64,7 @@ __all__ = [
     "advise",
     "advise_text",
     "analyse",
+    "audit",
     "compare",
     "compare_text",
     "export",
@@ -76,7 +77,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "unruly.api": ("Gate", "compare", "export", "gate", "import_file", "report"),
+    "unruly.api": ("Gate", "audit", "compare", "export", "gate", "import_file", "report"),
     "unruly.errors": (
         "IngestError",
         "ParameterError",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from unruly.auditing import Audited, audit_files
 from unruly.base import comparison
 from unruly.base.analysis import Analysis
 from unruly.base.comparison import Comparison, Side
@@ -294,6 +295,75 @@ def import_file(
     done = bring([os.fspath(it) for it in files], Path(out), options, progress)
     progress("")
     return done
+
+
+def audit(
+    path: Name | Sequence[Name],
+    *,
+    percentile: float = 99,
+    value: str | None = None,
+    unit: str | None = None,
+    time: str | None = None,
+    time_unit: str | None = None,
+    time_is: str | None = None,
+    op: str | None = None,
+    status: str | None = None,
+    failed_if: Sequence[str] = (),
+    regex: str | None = None,
+    format: str | None = None,
+) -> list[Audited]:
+    r"""Judge what a percentile in the files of other tools is worth.
+
+    Parameters
+    ----------
+    path : path-like, or a sequence of them
+        Files in any format that `import_file` reads, or run directories.
+    percentile : float
+        Between 0 and 100.
+    value, unit, time, time_unit, time_is, op, status, failed_if, regex, format
+        As of `import_file`.
+
+    Returns
+    -------
+    list of Audited
+        One for each operation of each file: its percentile, the bounds that tools for independent
+        requests would give, how often such bounds hold, and the bounds that the file supports.
+        Times are in ns; None is what the file cannot say. There is no NaN.
+
+    Raises
+    ------
+    IngestError, RunError
+        A file is not recognised or cannot be read.
+    ParameterError
+        `percentile` or an option is out of its range.
+
+    Notes
+    -----
+    Do not use it for a file whose rows are sorted by latency and have no times.
+
+    Examples
+    --------
+    >>> import unruly
+    >>> from pathlib import Path
+    >>> _ = Path("took.csv").write_text("elapsed_ms\n" + "12\n15\n11\n13\n" * 100)
+    >>> (found,) = unruly.audit("took.csv", time="none")
+    >>> found.n, found.estimate
+    (400, 15000000.0)
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    options = Options(
+        value=value,
+        unit=unit,
+        time=time,
+        time_unit=time_unit,
+        time_is=time_is,
+        op=op,
+        status=status,
+        failed_if=tuple(failed_if),
+        regex=regex,
+        format=format,
+    )
+    return audit_files(paths, options, percentile / 100)
 
 
 def export(

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 from grpc_house import ITEM_PROTO, PROTO, Shop, grpc_server
 from house import PROGRAMS, REPOSITORY, call, need_root, wait_for
@@ -213,6 +214,34 @@ def old_and_new(folder: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def others(folder: Path) -> Iterator[Setting]:
+    """Files of other tools under the names of the pages."""
+    home, corpus = folder / "home", REPOSITORY / "tests" / "fuzz" / "corpus"
+    for name, sample in (
+        ("results.csv", "k6-csv"),
+        ("results.jtl", "jmeter-csv"),
+        ("wrk2.txt", "hgrm"),
+    ):
+        shutil.copy(corpus / sample, home / name)
+    rng = np.random.default_rng(1)
+    rows, lines_ = [], []
+    for number in range(30_000):
+        at_ms = 10 * number
+        # a stall of 400 ms now and then
+        wait_ms = 400 - at_ms % 400 if (at_ms // 400) % 37 == 0 else 0
+        took_ms = 3 + 4 * rng.random() + wait_ms
+        rows.append(f"{at_ms},{took_ms:.3f}")
+        ended = 1_795_900_000 + (at_ms + took_ms) / 1_000
+        lines_.append(
+            f'10.0.0.1 - - [29/Nov/2026:01:46:40 +0000] "GET /a HTTP/1.1" 200 512 '
+            f"rt={took_ms / 1_000:.3f} msec={ended:.3f}"
+        )
+    (home / "took.csv").write_text("\n".join(["time_ms,latency_ms", *rows]) + "\n")
+    (home / "access.log").write_text("\n".join(lines_) + "\n")
+    yield {}, {}
+
+
+@contextmanager
 def nothing(folder: Path) -> Iterator[Setting]:
     """Nothing: every block of the page says why no test runs it."""
     assert folder
@@ -234,6 +263,9 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "gate.md": a_run,
     "compare.md": old_and_new,
     "ci.md": nothing,
+    "audit.md": others,
+    "access-log.md": others,
+    "other-tools.md": others,
 }
 
 
@@ -263,6 +295,9 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "spans.md",
         "find-the-slow-node.md",
         "write-a-plan.md",
+        "audit.md",
+        "access-log.md",
+        "other-tools.md",
     }
     assert set(PAGES) <= linked
 

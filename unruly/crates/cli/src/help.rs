@@ -13,7 +13,7 @@ use crate::python_verbs;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "drive", "watch", "check"]),
     ("Read a run", &["verdict", "report", "advise", "papers"]),
-    ("Judge", &["gate", "compare"]),
+    ("Judge", &["gate", "compare", "audit"]),
     ("Bring in and out", &["import", "export"]),
     (
         "Host and program",

@@ -3,7 +3,17 @@
 A verb imports what it needs only when it runs: ``--help`` stays quick.
 """
 
-from unruly.verbs import advise, compare, exporting, gate, importing, papers, report, verdict
+from unruly.verbs import (
+    advise,
+    auditing,
+    compare,
+    exporting,
+    gate,
+    importing,
+    papers,
+    report,
+    verdict,
+)
 
 RUNS = {
     "verdict": verdict.run,
@@ -11,6 +21,7 @@ RUNS = {
     "gate": gate.run,
     "advise": advise.run,
     "compare": compare.run,
+    "audit": auditing.run,
     "import": importing.run,
     "export": exporting.run,
     "papers": papers.run,

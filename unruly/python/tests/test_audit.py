@@ -1,0 +1,210 @@
+"""What a percentile in a file of another tool is worth."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import unruly
+from unruly.errors import IngestError, ParameterError
+from unruly.output.audit import audit_json, audit_text, conclusion
+from unruly.stats import quantile_ranks_iid
+from unruly.stats.claims import claims, early_stopping_over, omission, resampled
+
+RATE_HZ = 1_000
+CALM_S, STALL_S = 2.0, 0.04
+
+
+def stalled(rng, seconds):
+    """Latencies (ns) at a steady rate under renewal stalls, in their stationary state."""
+    many = int(seconds / CALM_S * 2 + 50)
+    calm, stall = rng.exponential(CALM_S, many), rng.exponential(STALL_S, many)
+    if rng.uniform() < STALL_S / (CALM_S + STALL_S):
+        calm[0] = 0.0
+    ends = np.cumsum(calm + stall)
+    starts = ends - stall
+    times = np.arange(seconds * RATE_HZ) / RATE_HZ
+    place = np.searchsorted(starts, times, side="right") - 1
+    waits = np.maximum(0, np.where(place >= 0, ends[np.maximum(place, 0)], 0) - times)
+    return 1e6 * rng.lognormal(0, 0.3, times.size) + 1e9 * waits
+
+
+def truth(p=0.99):
+    """The percentile of the law: a wait in a stall is exponential, whenever the request came."""
+    base_s = 1e-3 * np.exp(0.3 * np.random.default_rng(99).standard_normal(1_000_000))
+    share = STALL_S / (CALM_S + STALL_S)
+    return 1e9 * STALL_S * np.log(share * np.exp(base_s / STALL_S).mean() / (1 - p))
+
+
+def write(path, latencies, times_ms=None):
+    if times_ms is None:
+        times_ms = np.arange(len(latencies)) * 1_000 / RATE_HZ
+    rows = (f"{at:.3f},{it / 1e6:.4f}" for at, it in zip(times_ms, latencies, strict=True))
+    path.write_text("\n".join(["time_ms,latency_ms", *rows]) + "\n")
+    return path
+
+
+def audit(path, **more):
+    return unruly.audit(path, value="latency_ms", time="time_ms", time_unit="ms", **more)
+
+
+def test_early_stopping_claims_99_percent_and_holds_in_58_under_renewal_stalls():
+    rng, limit, runs = np.random.default_rng(7), truth(), 400
+    over = early_stopping_over(60 * RATE_HZ, 0.99)
+    held = sum((stalled(rng, 60) >= limit).sum() >= over for _ in range(runs)) / runs
+    # three standard errors of 400 runs
+    assert held == pytest.approx(0.58, abs=0.075)
+
+
+def test_early_stopping_holds_where_requests_are_independent():
+    rng, n = np.random.default_rng(8), 60 * RATE_HZ
+    over = early_stopping_over(n, 0.99)
+    held = (rng.binomial(n, 0.01, 20_000) >= over).mean()
+    assert held == pytest.approx(0.99, abs=0.003)
+
+
+def test_the_figure_of_one_file_is_near_the_truth_that_the_file_does_not_know():
+    rng = np.random.default_rng(9)
+    found = [claims(stalled(rng, 300), 0.99) for _ in range(12)]
+    known = [it for it in found if it.interval_held]
+    assert len(known) >= 8
+    # measured over 600 runs of this length: 18 % and 61 %
+    assert np.mean([it.interval_held.share for it in known]) == pytest.approx(0.18, abs=0.03)
+    assert np.mean([it.bound_held.share for it in known]) == pytest.approx(0.60, abs=0.03)
+    assert sum(it.bound_held.low <= 0.61 <= it.bound_held.high for it in known) > len(known) / 2
+
+
+def test_of_independent_requests_both_claims_are_worth_what_they_say():
+    rng = np.random.default_rng(10)
+    found = [claims(rng.lognormal(14, 0.5, 60_000), 0.99) for _ in range(10)]
+    known = [it for it in found if it.interval_held]
+    assert len(known) >= 8
+    assert np.mean([it.interval_held.share for it in known]) == pytest.approx(0.95, abs=0.02)
+    assert np.mean([it.bound_held.share for it in known]) == pytest.approx(0.99, abs=0.01)
+    assert all(it.interval_held.low < 0.95 < it.interval_held.high for it in known)
+
+
+def test_the_bounds_are_those_of_the_ranks():
+    values = np.random.default_rng(11).permutation(np.arange(1.0, 10_001.0))
+    found = claims(values, 0.99)
+    assert (found.low, found.high) == quantile_ranks_iid(10_000, 0.99, 0.95)
+    assert found.bound == 10_001 - early_stopping_over(10_000, 0.99)
+    assert found.beyond == 100
+
+
+def test_values_that_are_alike_do_not_break_a_claim():
+    values = np.repeat([1e6, 2e6, 3e6], 4_000)
+    np.random.default_rng(12).shuffle(values)
+    held = claims(values, 0.5).interval_held
+    assert held.share == 1.0
+
+
+def test_a_resample_has_as_many_beyond_as_the_file_on_average():
+    beyond = np.zeros((1, 30_000), bool)
+    beyond[0, 5_000:5_300] = True
+    drawn = resampled(beyond, 0.99)
+    assert drawn.mean() == pytest.approx(0, abs=4 * drawn.std() / np.sqrt(drawn.size))
+    # all in one block: there, or there twice, or not at all
+    assert drawn.std() == pytest.approx(300, rel=0.1)
+
+
+def test_a_file_with_few_episodes_gets_no_figure(tmp_path):
+    latencies = np.full(60_000, 1e6) + np.random.default_rng(1).uniform(0, 1e5, 60_000)
+    latencies[10_000:11_000] = np.linspace(1e9, 1e6, 1_000)
+    (found,) = audit(write(tmp_path / "one-stall.csv", latencies))
+    assert found.claims.interval_held is None
+    assert "cannot show what the p99" in conclusion(found)
+    assert "one independent episode, and 7 are needed" in conclusion(found)
+    assert found.needed_ns > 6 * found.duration_ns
+
+
+def test_a_closed_loop_lacks_the_requests_that_it_did_not_send(tmp_path):
+    took = np.where(np.arange(20_000) % 200 == 77, 5e8, 1e6)
+    starts = np.concatenate([[0], np.cumsum(took)[:-1]])
+    (found,) = audit(write(tmp_path / "closed.csv", took, starts / 1e6))
+    assert found.omission.share < 0.02
+    # 100 stalls of 500 ms at 1,000 a second
+    assert found.omission.expected - found.omission.sent == pytest.approx(50_000, rel=0.02)
+    assert found.omission.estimate > 0.4e9
+    assert "coordinated omission" in audit_text([found])
+
+
+def test_a_steady_schedule_lacks_none():
+    rng = np.random.default_rng(13)
+    for starts in (np.arange(60_000) * 1e6, np.cumsum(rng.exponential(1e6, 60_000))):
+        assert omission(starts, stalled(rng, 60), 0.99) is None
+
+
+def test_a_file_with_a_schedule_has_its_waits_already(tmp_path):
+    rows = [
+        f"0 {1 + it % 3} {it} 0 {1_700_000_000 + it // 100} {it % 100 * 10_000} {it % 7}"
+        for it in range(1_000)
+    ]
+    path = tmp_path / "pgbench.log"
+    path.write_text("\n".join(row.replace(" 0 17", " 0 17", 1) for row in rows) + "\n")
+    (found,) = unruly.audit(path)
+    assert found.scheduled == ("scheduled times" in audit_text([found]))
+
+
+def test_counts_without_order_are_worth_nothing_that_can_be_said(tmp_path):
+    path = tmp_path / "wrk2.txt"
+    path.write_text(
+        "       Value     Percentile TotalCount 1/(1-Percentile)\n\n"
+        "       1.000 0.000000000000          5           1.00\n"
+        "       2.000 0.500000000000         60           2.00\n"
+        "       4.000 0.900000000000         90          10.00\n"
+        "       8.000 0.990000000000         99         100.00\n"
+        "      16.000 1.000000000000        100\n"
+        "#[Mean    =        2.100, StdDeviation   =        1.500]\n"
+        "#[Max     =       16.000, Total count    =          100]\n"
+        "#[Buckets =           20, SubBuckets     =         2048]\n"
+    )
+    (found,) = unruly.audit(path, unit="ms")
+    assert found.claims is None
+    assert "keeps counts of latencies and not their order" in conclusion(found)
+
+
+def test_where_more_failed_than_the_percentile_allows_there_is_none(tmp_path):
+    path = tmp_path / "failed.csv"
+    rows = [f"{it},{5 + it % 3},{500 if it % 20 == 0 else 200}" for it in range(1_000)]
+    path.write_text("\n".join(["time_ms,latency_ms,code", *rows]) + "\n")
+    (found,) = audit(path, status="code")
+    assert found.estimate is None
+    assert conclusion(found) == "there is no p99: 50 of 1,000 requests failed"
+
+
+@pytest.mark.parametrize(
+    "latencies", [[1e6] * 3, [5e6] * 400, [0.0] * 400, list(np.arange(1, 401) * 1e6)]
+)
+def test_every_small_file_gets_a_sentence(tmp_path, latencies):
+    found = audit(write(tmp_path / "small.csv", latencies))
+    text = audit_text(found, width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    document = json.loads(json.dumps(audit_json(found), allow_nan=False))
+    assert document["audits"][0]["n"] == len(latencies)
+    assert document["audits"][0]["conclusion"] == conclusion(found[0])
+
+
+def test_a_run_of_our_own_is_judged_too(tmp_path):
+    write(tmp_path / "took.csv", stalled(np.random.default_rng(3), 30))
+    run = unruly.import_file(
+        tmp_path / "took.csv", tmp_path / "run", value="latency_ms", time="time_ms", time_unit="ms"
+    )
+    (found,) = unruly.audit(run.directory)
+    assert (found.format, found.n) == ("unruly", 30_000)
+
+
+def test_bad_input_is_refused_with_a_next_step(tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(IngestError, match="is empty"):
+        audit(tmp_path / "empty.csv")
+    with pytest.raises(IngestError):
+        audit(tmp_path / "nowhere.csv")
+    with pytest.raises(ParameterError, match="100 requests or more"):
+        claims([1.0] * 99, 0.99)
+    path = write(tmp_path / "small.csv", [1e6] * 200)
+    for wrong in (0, 100, 101, -1):
+        with pytest.raises(ParameterError, match="--percentile"):
+            audit(path, percentile=wrong)

@@ -1,0 +1,200 @@
+"""What the percentiles in the files of other tools are worth: facts about each operation."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from unruly.errors import ParameterError
+from unruly.ingest.importer import import_files
+from unruly.run import open_run
+from unruly.stats import quantile
+from unruly.stats.claims import FEWEST, claims, omission
+from unruly.tables import fetch
+from unruly.tables.requests import counted
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from unruly.ingest.model import Options
+    from unruly.run import Run
+    from unruly.stats.claims import Claims, Omission
+
+ROWS_MOST: Final = 5_000_000
+"""More requests of a file are left out, and the audit says so."""
+OPS_MOST: Final = 50
+SECOND_NS: Final = 1_000_000_000
+NO_ORDER: Final = (
+    "the file keeps counts of latencies and not their order, so nothing shows whether its slow "
+    "requests came together"
+)
+COARSE: Final = "most of its latencies are 0: the clock of the tool is too coarse"
+RUN_LEAST_NS: Final = 10 * SECOND_NS
+"""No shorter run is advised: it sees little of a system, however many requests it has."""
+FEW: Final = f"it has fewer than {FEWEST} requests"
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One operation of one file."""
+
+    file: str
+    format: str
+    cell: str
+    op: str
+    p: float
+    n: int
+    failed: int
+    duration_ns: float | None
+    """From the first request to the last one; None where the file has no times."""
+    estimate: float | None
+    """The percentile (ns), where it is known."""
+    claims: Claims | None
+    """None where `why` says why."""
+    why: str
+    omission: Omission | None
+    scheduled: bool
+    """The file has scheduled times: its latencies include the wait before the send."""
+    seen: bool
+    """Its times can show requests that were not sent."""
+    left_out: int
+    """Requests beyond `ROWS_MOST`."""
+
+    @property
+    def needed_ns(self) -> float | None:
+        """About the run length that gives any bounds; None where it is not known."""
+        if self.claims is None or self.duration_ns is None or self.claims.own.abstained is None:
+            return None
+        factor = self.claims.own.needed_factor
+        return max(RUN_LEAST_NS, self.duration_ns * factor) if np.isfinite(factor) else None
+
+    @property
+    def as_narrow_ns(self) -> float | None:
+        """About the run length that gives bounds as narrow as those of independent requests."""
+        if self.claims is None or self.duration_ns is None or self.claims.own.abstained:
+            return None
+        return max(RUN_LEAST_NS, self.duration_ns * max(1.0, self.claims.own.design_effect))
+
+
+def audit_files(
+    paths: Sequence[str | os.PathLike[str]], options: Options, p: float = 0.99
+) -> list[Audited]:
+    """Judge what a percentile of each file is worth.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Files in any format that can be imported, or run directories.
+    options : Options
+        As for an import.
+    p : float
+        In (0, 1).
+
+    Returns
+    -------
+    list of Audited
+        Every operation of every file, the most frequent one of a file first.
+
+    Raises
+    ------
+    IngestError, RunError
+        A file cannot be read, or is none.
+    ParameterError
+        `p` is not inside (0, 1).
+    """
+    if not 0 < p < 1:
+        raise ParameterError("--percentile", f"is {100 * p:g}", "above 0 and below 100", "99")
+    found = []
+    for path in map(Path, paths):
+        if (path / "manifest.json").is_file():
+            found += _audit(open_run(path), path.name, "unruly", p)
+            continue
+        with tempfile.TemporaryDirectory(prefix="unruly-audit-") as folder:
+            imported = import_files([str(path)], Path(folder, "run"), options)
+            form = str(imported.files[0]["format"])
+            found += _audit(open_run(imported.directory), path.name, form, p)
+    return found
+
+
+def _audit(run: Run, name: str, form: str, p: float) -> list[Audited]:
+    if run.segments["histograms"] and not run.segments["requests"]:
+        return _of_bins(run, name, form, p)
+    rows = counted(run.requests)
+    kept = rows.select(
+        "cell", "repeat", "op", "intended_ns", "sent_ns", "request", "response", "send_lag"
+    ).order_by("intended_ns", "request")
+    total = int(fetch(rows.agg(n=rows.count()))["n"].iloc[0])
+    frame = fetch(kept.limit(ROWS_MOST))
+    left_out = max(0, total - ROWS_MOST)
+    groups = sorted(frame.groupby(["cell", "repeat", "op"], sort=True), key=lambda it: -len(it[1]))
+    return [
+        _of_rows(run, name, form, p, key, group, left_out)
+        for key, group in groups[:OPS_MOST]
+    ]  # fmt: skip
+
+
+def _of_rows(
+    run: Run, name: str, form: str, p: float, key: Any, group: pd.DataFrame, left_out: int
+) -> Audited:
+    cell, _, op = key
+    values = group["response"].to_numpy(np.float64)
+    started = group["intended_ns"].to_numpy(np.int64)
+    timeless = str(cell) in run.timeless
+    scheduled = bool((group["send_lag"].fillna(0) > 0).any())
+    # within a second nobody knows which request came first
+    whole_seconds = bool((started % SECOND_NS == 0).all())
+    seen = not (timeless or scheduled or whole_seconds) and values.size >= FEWEST
+    judged, why = _judged(values, p)
+    span = float(started[-1] - started[0])
+    return Audited(
+        name, form, str(cell), str(op), p, values.size, int(np.isinf(values).sum()),
+        None if timeless or span <= 0 else span,
+        _estimate(values, p), judged, why,
+        omission(started - started[0], values, p) if seen else None, scheduled, seen, left_out,
+    )  # fmt: skip
+
+
+def _judged(values: NDArray[np.float64], p: float) -> tuple[Claims | None, str]:
+    """Return the claims about some latencies, or why there are none."""
+    if values.size < FEWEST:
+        return None, FEW
+    if _estimate(values, p) == 0:
+        return None, COARSE
+    return claims(values, p), ""
+
+
+def _estimate(values: NDArray[np.float64], p: float) -> float | None:
+    found = quantile(np.sort(values), p)
+    return found if np.isfinite(found) else None
+
+
+def _of_bins(run: Run, name: str, form: str, p: float) -> list[Audited]:
+    """Return the operations of a file that kept no single values."""
+    bins = fetch(run.histograms.select("cell", "op", "low_ns", "high_ns", "count"))
+    found = []
+    for (cell, op), group in bins.groupby(["cell", "op"], sort=True):
+        ordered = group.sort_values("high_ns")
+        counts = ordered["count"].to_numpy(np.float64)
+        n = int(counts.sum())
+        reach = np.cumsum(counts)
+        place = int(np.searchsorted(reach, p * n))
+        low, high = (
+            float(ordered[it].iloc[min(place, len(ordered) - 1)]) for it in ("low_ns", "high_ns")
+        )
+        failed = int(counts[np.isinf(ordered["high_ns"].to_numpy(np.float64))].sum())
+        estimate = (low + high) / 2 if np.isfinite(high) else None
+        found.append(
+            Audited(
+                name, form, str(cell), str(op), p, n, failed, None, estimate, None, NO_ORDER,
+                None, scheduled=False, seen=False, left_out=0,
+            )
+        )  # fmt: skip
+    return sorted(found, key=lambda it: -it.n)[:OPS_MOST]
