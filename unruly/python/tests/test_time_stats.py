@@ -387,3 +387,17 @@ def test_an_index_of_one_is_poisson_and_below_there_is_none():
     for wrong in ((500, 0.9, 0.2, 3), (500, 100, 0.5, 3), (500, 100, 0.2, 0.5), (0, 100, 0.2, 3)):
         with pytest.raises(ParameterError):
             stats.mmpp2(*wrong)
+
+
+def test_an_index_that_falls_in_longer_windows_is_doubted():
+    """Batches of random size at regular times, under a level that moves."""
+    rng, bins = np.random.default_rng(1), 36_000
+    counts = np.zeros(bins)
+    at = (np.arange(0, bins, 40) + rng.integers(0, 10, bins // 40)) % bins
+    level = np.repeat(rng.gamma(30, 1 / 30, bins // 400), 10)
+    np.add.at(counts, at, rng.poisson(12 * level))
+    doubt = stats.index_of_dispersion(counts, 1e8).doubt
+    assert doubt is not None
+    assert doubt.startswith("I(t) falls: ")
+    doubts = [stats.index_of_dispersion(rng.poisson(20, 20_000), 1e8).doubt for _ in range(20)]
+    assert doubts.count(None) >= 19

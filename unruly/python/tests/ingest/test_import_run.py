@@ -59,6 +59,17 @@ def test_a_promise_on_made_up_times_says_what_it_rests_on(bring):
     assert "nothing is known of what happens less often" not in words
 
 
+def test_a_sorted_file_without_times_has_no_drift(bring):
+    text = "latency_ms\n" + "".join(f"{1 + number / 100}\n" for number in range(20_000))
+    analysis = unruly.analyse(unruly.open_run(bring(text).path))
+    codes = [finding.code for finding in analysis.findings]
+    assert "times-made-up" in codes
+    assert "drift" not in codes
+    step = analysis.cell("latency_ms").ladder.step("p50")
+    assert (step.abstained, step.needed_ns) == ("short", None)
+    assert "as in a sorted file" in " ".join(unruly.verdict(analysis).split())
+
+
 def test_a_run_with_times_is_as_blind_as_any(bring):
     rows = "".join(f"{1_700_000_000 + n},{1 + n * 37 % 101}\n" for n in range(20_000))
     made = bring("time,latency_ms\n" + rows, time_unit="s")

@@ -126,6 +126,7 @@ def summarise(part: Part, *, pictures: bool = True, target: Target | None = None
             tails[key],
             blocks.intervals[(*key, latency)],
             durations[key],
+            timeless=key[0] in part.context.run.timeless,
         )
         for key, row in rows.items()
         for latency in request_tables.LATENCIES
@@ -416,6 +417,8 @@ def _summary(
     tail: dict[str, Any],
     blocks: tuple[dict[float, BlockInterval], Interval],
     duration_ns: float,
+    *,
+    timeless: bool,
 ) -> CellSummary:
     n, known = int(row["n"]), int(row[f"{latency}_known"])
     failed = n - known
@@ -427,7 +430,13 @@ def _summary(
     p99, mean, largest = percentiles["p99"], figures["mean"], figures["max"]
     ratios = ratios_to_mean(p99, largest, mean, absent)
     ladder = promise_ladder(
-        blocks[0], percentiles, absent, n=n, failed=failed, duration_ns=duration_ns
+        blocks[0],
+        percentiles,
+        absent,
+        n=n,
+        failed=failed,
+        duration_ns=duration_ns,
+        timeless=timeless,
     )
     intervals = {
         "p99_interval_iid": _interval_iid(found, p99, n, absent),

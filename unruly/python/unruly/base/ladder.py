@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 
 from unruly.base.promise import PromiseLadder, PromiseStep, StepName
 from unruly.stats import block_ladder
-from unruly.stats.blocks import BLOCKS
+from unruly.stats.blocks import BLOCKS, DRIFTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,7 @@ STEPS: Final = {name: p for name, p in PERCENTILES.items() if name != "p99_999"}
 NAMES: Final = dict(zip(STEPS, get_args(StepName), strict=True))
 """The name of each step by that of its field."""
 LEVEL: Final = 0.95
+ALIKE: Final = "its source has no times, and rows resemble their neighbours as in a sorted file"
 
 
 def shown_name(field: str) -> str:
@@ -52,12 +54,14 @@ def promise_ladder(
     n: int,
     failed: int,
     duration_ns: float,
+    timeless: bool = False,
 ) -> PromiseLadder:
     """Put the steps together from the block method and the exact percentiles.
 
     A percentile that has no value (its rank falls among the failed requests, its bin is too coarse)
     is refused for that reason, which is in `absent`, whatever the block method says of it: a longer
-    run would not change it.
+    run would not change it. A source without times (`timeless`) has no drift: rows that resemble
+    their neighbours may just as well be sorted.
     """
     lost = f"{failed} of {n} requests failed"
     steps = []
@@ -72,6 +76,9 @@ def promise_ladder(
         if estimate is None and _is_said(name, n):
             reason = lost if failed >= (1 - p) * n - 1 else absent[name]
             steps.append(PromiseStep(**facts, interval=None, promise=None, reason=reason))
+        elif timeless and block.abstained in DRIFTS:
+            refused = PromiseStep(**facts, interval=None, promise=None, abstained="short")
+            steps.append(replace(refused, reason=ALIKE, details=block.details))
         elif block.abstained:
             steps.append(
                 PromiseStep(
@@ -91,7 +98,7 @@ def promise_ladder(
                     interval=block.interval,
                     promise=block.promise,
                     reason=None if block.promise else lost,
-                    note=block.note if block.promise else "",
+                    note=block.note if block.promise and not timeless else "",
                 )
             )
     return PromiseLadder(tuple(steps))

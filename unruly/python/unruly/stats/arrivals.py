@@ -27,6 +27,8 @@ FASTEST = 2_000.0
 GRID = 500
 GAIN_MIN = 25.0
 """What a rising curve must explain (chi squared; neighbouring windows are one another's parts)."""
+GROWTH_FACTOR = 8
+"""How much longer windows may be in which a curve that still grows is doubted."""
 GROWTH_MAX = 3.0
 
 
@@ -132,7 +134,7 @@ class Dispersion:
     with M ``windows`` of ``window_ns``. ``raw`` is I(t) at that window, before the part that
     longer windows would see is put back. ``switching_hz`` is s of the data, None when counts are no
     more dispersed in long windows than in short ones. ``doubt`` says why not to trust it: too few
-    windows, or I(t) that still grows; None when there is no reason.
+    windows, or I(t) that still grows or falls; None when there is no reason.
     """
 
     index: Interval
@@ -177,8 +179,8 @@ def index_of_dispersion(
     windows, longer. What such a window does not see (5 % of I - 1 at 20 / s) is put back. The
     interval is that of a variance: chi squared with M - 1 degrees of freedom. Where the curve is
     flat (Poisson, or regular) any window does; where it falls (batches at regular instants) the
-    longest that leave 51 windows. Assumes one time scale of bursts; I(t) that grows
-    beyond the fitted curve in longer windows is named in ``doubt``, and so are fewer than 51
+    longest that leave 51 windows. Assumes one time scale of bursts; I(t) that grows beyond the
+    fitted curve or falls below it in longer windows is named in ``doubt``, and so are fewer than 51
     windows. Do not use it on the arrivals of a closed loop under saturation: they are the replies'
     bursts, not the users'.
 
@@ -297,14 +299,15 @@ def _doubt(
             f"the standard error is {percent(float(np.sqrt(2 / (windows - 1))))}; run "
             f"{duration(WINDOWS_MIN * wanted * bin_ns)} or longer"
         )
-    for factor in (2, 4, 8):
-        if counts.size // (bins * factor) < LEVEL_WINDOWS_MIN:
-            break
+    factor = 2
+    while counts.size // (bins * factor) >= LEVEL_WINDOWS_MIN:
         longer, number = _index(counts, bins * factor)
         expected = index if s is None else 1 + (index - 1) * float(_seen(s * bins * factor))
-        if longer > expected * (1 + GROWTH_MAX * np.sqrt(2 / (number - 1))):
-            return (
-                f"I(t) still grows: {longer:.3g} in windows {factor} times as long; there are "
-                "bursts of bursts, and no single index"
-            )
+        margin = GROWTH_MAX * float(np.sqrt(2 / (number - 1)))
+        told = f"{longer:.3g} in windows {factor} times as long"
+        if factor <= GROWTH_FACTOR and longer > expected * (1 + margin):
+            return f"I(t) still grows: {told}; there are bursts of bursts, and no single index"
+        if number >= WINDOWS_MIN and longer < expected * (1 - margin):
+            return f"I(t) falls: {told}; arrivals come in regular batches, and no single index"
+        factor *= 2
     return None
