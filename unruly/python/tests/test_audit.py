@@ -175,6 +175,20 @@ def test_where_more_failed_than_the_percentile_allows_there_is_none(tmp_path):
     assert conclusion(found) == "there is no p99: 50 of 1,000 requests failed"
 
 
+def test_rows_that_are_sorted_by_latency_get_no_figure(tmp_path):
+    latencies = np.sort(np.random.default_rng(2).lognormal(16, 0.5, 3_000))
+    (found,) = audit(write(tmp_path / "sorted.csv", latencies))
+    assert "rows are sorted by latency" in conclusion(found)
+    rows = "".join(
+        f"Sun Nov 29 01:46:{40 + it % 3}\t{1796000000 + it % 3}\t0\t{it // 9}\t{it // 9 + 1}\t0\n"
+        for it in range(900)
+    )
+    (tmp_path / "ab.tsv").write_text("starttime\tseconds\tctime\tdtime\tttime\twait\n" + rows)
+    (found,) = unruly.audit(tmp_path / "ab.tsv")
+    assert found.format == "ab"
+    assert "rows are sorted by latency" in conclusion(found)
+
+
 @pytest.mark.parametrize(
     "latencies", [[1e6] * 3, [5e6] * 400, [0.0] * 400, list(np.arange(1, 401) * 1e6)]
 )

@@ -36,6 +36,9 @@ NO_ORDER: Final = (
     "the file keeps counts of latencies and not their order, so nothing shows whether its slow "
     "requests came together"
 )
+SORTED: Final = "its rows are sorted by latency, so nothing shows which of them came together"
+SORTED_FORMATS: Final = frozenset({"ab"})
+"""``ab -g`` sorts its rows, and its times are whole seconds."""
 COARSE: Final = "most of its latencies are 0: the clock of the tool is too coarse"
 RUN_LEAST_NS: Final = 10 * SECOND_NS
 """No shorter run is advised: it sees little of a system, however many requests it has."""
@@ -153,6 +156,8 @@ def _of_rows(
     whole_seconds = bool((started % SECOND_NS == 0).all())
     seen = not (timeless or scheduled or whole_seconds) and values.size >= FEWEST
     judged, why = _judged(values, p)
+    if judged and (form in SORTED_FORMATS or _is_sorted(values)):
+        judged, why = None, SORTED
     span = float(started[-1] - started[0])
     return Audited(
         name, form, str(cell), str(op), p, values.size, int(np.isinf(values).sum()),
@@ -160,6 +165,10 @@ def _of_rows(
         _estimate(values, p), judged, why,
         omission(started - started[0], values, p) if seen else None, scheduled, seen, left_out,
     )  # fmt: skip
+
+
+def _is_sorted(values: NDArray[np.float64]) -> bool:
+    return bool((values[1:] >= values[:-1]).all() and values[-1] > values[0])
 
 
 def _judged(values: NDArray[np.float64], p: float) -> tuple[Claims | None, str]:
