@@ -27,26 +27,26 @@ TRIAL = {
 }  # fmt: skip
 
 
-def second(values_ns, op="read", failed=0, process=0):
+def second(values_ns, op="read", failed=0, process=0, place=None):
     buckets, counts = np.unique(bucket_index(values_ns), return_counts=True)
     bins = [[op, int(b), int(n)] for b, n in zip(buckets, counts, strict=True)]
     if failed:
         bins.append([op, FAILED_BUCKET, failed])
     return {
         "second": {
-            "process": process, "sent": len(values_ns) + failed, "failed": {"timeout": failed},
-            "open": 1, "lag_ns": 50_000, "dropped": 0, "bins": bins,
+            "process": process, "place": place, "sent": len(values_ns) + failed,
+            "failed": {"timeout": failed}, "open": 1, "lag_ns": 50_000, "dropped": 0, "bins": bins,
         }
     }  # fmt: skip
 
 
 def heard(*lines):
     state = State(clock=lambda: 0.0)
-    for line in [
-        {"run": {"name": "r", "id": "r-1", "directory": "runs/r"}},
-        {"trial": TRIAL},
-        *lines,
-    ]:
+    begun: list = [{"run": {"name": "r", "id": "r-1", "directory": "runs/r"}}, {"trial": TRIAL}]
+    for number, line in enumerate(lines):
+        if "second" in line and line["second"]["place"] is None:
+            line["second"]["place"] = number
+    for line in [*begun, *lines]:
         state.hear(line)
     return state
 
@@ -68,6 +68,22 @@ def test_the_bounds_are_those_of_the_block_method_on_the_same_seconds():
     assert (found.low, found.high) == (wanted.interval.low, wanted.interval.high)
     assert op.estimates["p99"] == pytest.approx(np.quantile(np.concatenate(values), 0.99), rel=0.01)
     assert (op.n, op.failed) == (60 * 200, 0)
+
+
+def test_lines_of_the_wait_for_late_replies_are_no_measured_time():
+    lines = [*map(second, latencies(40)), *(second([], place=39) for _ in range(10))]
+    assert heard(*lines).tally.seconds == 40
+
+
+def test_processes_that_start_late_or_were_stopped_stand_at_their_time():
+    tally = Tally()
+    for place in range(30):
+        tally.hear(0, [("read", 100, 1)], place)
+    for place in (20, 29):
+        tally.hear(1, [("read", 200, 1)], place)
+    buckets, counts = tally.over_time()
+    assert buckets.tolist() == [100, 200]
+    assert np.flatnonzero(counts[1]).tolist() == [20, 29]
 
 
 def test_before_thirty_seconds_there_are_percentiles_and_no_bounds():
@@ -157,6 +173,40 @@ def test_both_exports_have_the_same_figures():
     for metric in metrics(state):
         name = f"{metric.name}_total" if metric.kind == "counter" else metric.name
         assert lines.count(f"\n{name}") == len(metric.values)
+
+
+def test_an_address_that_holds_a_password_is_refused_without_it():
+    with pytest.raises(ParameterError, match="holds a password") as error:
+        Exporter("http://user:hidden@127.0.0.1:4318")
+    assert "hidden" not in str(error.value)
+    for wrong in ("http://[::1", "http://127.0.0.1/v1 x", "ftp://h", "http://"):
+        with pytest.raises(ParameterError, match="is no address"):
+            Exporter(wrong)
+
+
+def test_a_header_that_cannot_be_sent_is_named_and_not_printed(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hidden%0A")
+    with pytest.raises(ParameterError, match="authorization") as error:
+        Exporter("http://127.0.0.1:4318")
+    assert "hidden" not in str(error.value)
+
+
+def test_a_receiver_that_does_not_speak_http_is_a_sentence():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            link, _ = listener.accept()
+            with link:
+                link.recv(65_536)
+                link.sendall(b"hello there\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        exporter = Exporter(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        exporter.send({})
+        thread.join(5)
+    assert exporter.trouble is not None
+    assert "does not speak HTTP" in exporter.trouble
 
 
 def test_a_receiver_that_is_not_there_is_a_sentence_and_no_failure():

@@ -20,6 +20,7 @@ from unruly.base.judging import judge
 from unruly.base.limits import Limit, read_limits
 from unruly.errors import ComparisonError
 from unruly.ingest import Imported, Options, import_files, join_files
+from unruly.ingest.log_format import with_format
 from unruly.output.export import format_of, hgrm_lines, hlog_lines, write_rows
 from unruly.output.gate import exit_code, gate_text
 from unruly.output.summary import summary
@@ -211,6 +212,7 @@ def import_file(
     status: str | None = None,
     failed_if: Sequence[str] = (),
     regex: str | None = None,
+    log_format: str | None = None,
 ) -> Imported:
     r"""Make a run of another tool's output. The format is recognised by the content.
 
@@ -247,6 +249,8 @@ def import_file(
     regex : str, optional
         A pattern for each line. Its named groups are the columns: ``value`` is needed, and
         ``time``, ``op`` and ``status`` are used where they are.
+    log_format : str, optional
+        The format string of nginx or Apache httpd that wrote the lines.
 
     Returns
     -------
@@ -292,6 +296,7 @@ def import_file(
         failed_if=tuple(failed_if),
         regex=regex,
     )
+    options = with_format(log_format, options) if log_format else options
     done = bring([os.fspath(it) for it in files], Path(out), options, progress)
     progress("")
     return done
@@ -310,6 +315,7 @@ def audit(
     status: str | None = None,
     failed_if: Sequence[str] = (),
     regex: str | None = None,
+    log_format: str | None = None,
     format: str | None = None,
 ) -> list[Audited]:
     r"""Judge what a percentile in the files of other tools is worth.
@@ -320,7 +326,7 @@ def audit(
         Files in any format that `import_file` reads, or run directories.
     percentile : float
         Between 0 and 100.
-    value, unit, time, time_unit, time_is, op, status, failed_if, regex, format
+    value, unit, time, time_unit, time_is, op, status, failed_if, regex, log_format, format
         As of `import_file`.
 
     Returns
@@ -363,6 +369,7 @@ def audit(
         regex=regex,
         format=format,
     )
+    options = with_format(log_format, options) if log_format else options
     return audit_files(paths, options, percentile / 100)
 
 

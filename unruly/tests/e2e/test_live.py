@@ -129,6 +129,27 @@ def test_page_scrape_and_export_end_with_the_figures_of_the_verdict(
     assert max(it or 0 for it in document["series"]["max"]) > 0.35e9
 
 
+def test_requests_that_time_out_are_counted_as_in_the_verdict(
+    tmp_path: Path, receiver: Any
+) -> None:
+    plan, out = tmp_path / "plan.toml", tmp_path / "out"
+    timed = PLAN.replace("clients = 4", 'clients = 4\ntimeout = "100ms"')
+    plan.write_text(timed.replace('duration = "400ms"', 'duration = "1s"'))
+    place = f"http://{HOST}:{receiver.server_address[1]}"
+    said = call("run", plan, "-o", out, "--otlp", place)
+    assert said.returncode in (0, 1), said.stderr
+    cells = Measured(out).verdict()["cells"]
+    (cell,) = (it for it in cells if (it["op"], it["latency"]) == ("echo", "response"))
+    assert cell["failed"] > 100
+    points = exported(receiver.received[-1][1])["unruly_requests"]["sum"]["dataPoints"]
+    counts = {
+        next(it["value"]["stringValue"] for it in point["attributes"] if it["key"] == "outcome"):
+        point["asDouble"]
+        for point in points
+    }  # fmt: skip
+    assert counts == {"ok": cell["n"] - cell["failed"], "failed": cell["failed"]}
+
+
 def view_of(run: subprocess.Popen[str]) -> int | None:
     """Returns the process id of the view that a run has started, if it has."""
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
@@ -168,6 +189,7 @@ def test_what_cannot_be_shown_is_refused_before_the_run(tmp_path: Path) -> None:
     taken.server_close()
     assert said.returncode == 2
     assert f"--live: cannot listen on {HOST}:{port}" in said.stderr
+    assert not (tmp_path / "a").exists()
     said = call("run", plan, "-o", tmp_path / "b", "--otlp", "somewhere")
     assert (said.returncode, "a URL of HTTP" in said.stderr) == (2, True)
     plan.write_text('name = "s"\n[run]\nduration = "1s"\n[stream]\nprotocol = "tcp"\n')

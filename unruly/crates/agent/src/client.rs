@@ -89,6 +89,8 @@ impl Client<'_> {
         if let Some((keys, sessions)) = self.load {
             self.load(&mut engine, keys, sessions)?;
             add(&mut spans, engine.take_parts());
+            // Failures and delays of the preload are no part of the run.
+            engine.take_live();
         } else {
             report(&Report::Loaded {
                 scheduled: 0,

@@ -129,6 +129,8 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         eprintln!("left out: {told}");
     }
     options.live.check(&cells)?;
+    // Before anything is made or asked: its addresses may be taken.
+    let mut live = options.live.start(options.quiet)?;
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
     meet(&cells, password.as_ref(), options.yes)?;
@@ -167,7 +169,9 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         stop,
         live: options.live.any(),
     };
-    let live = options.live.start(plan, &run, options.quiet)?;
+    if let Some(live) = &mut live {
+        live.name(plan, &run);
+    }
     Sweep::new(plan, &run, options, live).carry_out(ground)?;
     Ok(run.directory)
 }

@@ -1,11 +1,11 @@
 //! A run seen while it goes on: a page, an exposition for Prometheus, an export over OTLP.
 //!
 //! All three are one process of the Python side, since the method of the intervals is written once. It
-//! gets what every process says each second, and is nobody's fault: if it dies, the run goes on.
+//! receives the counts of every process each second. If it dies, the run goes on.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Stdio};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -16,6 +16,8 @@ use unruly_trace::DurationNs;
 
 use super::Run;
 
+/// Time for the view to read the last lines.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for its libraries and its listeners.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Lines that wait for a view which does not read.
@@ -70,7 +72,7 @@ impl LiveOptions {
     }
 
     /// Starts the view; it listens when this returns. Returns nothing when none is asked for.
-    pub(super) fn start(&self, plan: &Plan, run: &Run, quiet: bool) -> Result<Option<Live>> {
+    pub(super) fn start(&self, quiet: bool) -> Result<Option<Live>> {
         if !self.any() {
             return Ok(None);
         }
@@ -82,14 +84,10 @@ impl LiveOptions {
                 "--live: the view cannot be started; wanted Python 3.11; hint: leave it out",
             )?;
         let mut input = process.stdin.take().context("its input is piped")?;
-        let about = serde_json::json!({"run": {
-            "name": plan.name, "directory": run.directory, "id": run.id,
-        }});
-        let greeted = writeln!(input, "{about}").and_then(|()| input.flush());
         let output = process.stdout.take().context("its output is piped")?;
         let said = first_line(output);
         let said = said.trim();
-        let Some(told) = said.strip_prefix("ready").filter(|_| greeted.is_ok()) else {
+        let Some(told) = said.strip_prefix("ready") else {
             let _ = process.kill();
             let _ = process.wait();
             let why = if said.is_empty() {
@@ -105,19 +103,19 @@ impl LiveOptions {
             }
         }
         let (lines, written) = sync_channel::<String>(LINES_MOST);
+        let (done, drained) = sync_channel(1);
         std::thread::spawn(move || {
-            for line in written {
-                if writeln!(input, "{line}")
-                    .and_then(|()| input.flush())
-                    .is_err()
-                {
-                    return;
-                }
+            let mut write = |line| writeln!(input, "{line}").and_then(|()| input.flush());
+            let all = written.into_iter().try_for_each(|line: String| write(line));
+            if all.is_ok() && done.send(()).is_ok() {
+                // It ends with this program: until then the last figures can be fetched.
+                std::mem::forget(input);
             }
         });
         Ok(Some(Live {
             process,
             lines: Some(lines),
+            drained,
         }))
     }
 }
@@ -152,18 +150,28 @@ pub(super) struct Live {
     process: Child,
     /// None when the view has gone, or has read nothing for long.
     lines: Option<SyncSender<String>>,
+    /// Says that every line is written, after the last one.
+    drained: Receiver<()>,
 }
 
 impl Live {
+    /// Says which run this is.
+    pub(super) fn name(&mut self, plan: &Plan, run: &Run) {
+        self.say(&serde_json::json!({"run": {
+            "name": plan.name, "directory": run.directory, "id": run.id,
+        }}));
+    }
+
     /// Says that a trial begins.
     pub(super) fn begin(&mut self, begun: &Begun<'_>) {
         self.say(&serde_json::json!({"trial": begun}));
     }
 
-    /// Says what a process counted in its last second, and how many copies it sent.
-    pub(super) fn hear(&mut self, process: usize, sent: u64, line: &ProgressLine) {
+    /// Says what a process counted in its last second, and how many copies it sent. `place` is the
+    /// second of the measured time.
+    pub(super) fn hear(&mut self, process: usize, place: u64, sent: u64, line: &ProgressLine) {
         self.say(&serde_json::json!({"second": {
-            "process": process, "sent": sent, "failed": line.failed, "open": line.open,
+            "process": process, "place": place, "sent": sent, "failed": line.failed, "open": line.open,
             "lag_ns": line.lag_ns, "dropped": line.dropped, "bins": line.bins,
         }}));
     }
@@ -172,7 +180,14 @@ impl Live {
     /// while the verdict is computed, the last figures can be fetched.
     pub(super) fn end(mut self) {
         self.say(&serde_json::json!({"end": {}}));
-        std::mem::forget(self);
+        let Some(lines) = self.lines.take() else {
+            return;
+        };
+        drop(lines);
+        // One that does not read the end is killed by being dropped.
+        if self.drained.recv_timeout(END_TIMEOUT).is_ok() {
+            std::mem::forget(self);
+        }
     }
 
     fn say(&mut self, line: &serde_json::Value) {

@@ -35,6 +35,23 @@ struct Second {
 const BEHIND: DurationNs = DurationNs::seconds(1);
 const BEHIND_AFTER: Duration = Duration::from_secs(2);
 
+/// The measured time of a trial, after its warm-up.
+#[derive(Debug, Default)]
+struct Measured {
+    warmup: Duration,
+    seconds: u64,
+}
+
+impl Measured {
+    /// Returns the measured second that a line is about which comes now: the one before it.
+    fn place(&self, started: Instant) -> u64 {
+        let past = started.elapsed().saturating_sub(self.warmup);
+        let half = Duration::from_millis(500);
+        let place = past.saturating_sub(half).as_secs();
+        place.min(self.seconds.saturating_sub(1))
+    }
+}
+
 /// The progress of a run.
 #[derive(Debug)]
 pub(super) struct Progress {
@@ -54,6 +71,8 @@ pub(super) struct Progress {
     sent: u64,
     /// The rate that the plan asks for.
     asked: Option<RateHz>,
+    /// The measured time of this trial.
+    measured: Measured,
     /// It has been said that the host cannot keep up with it.
     said_behind: bool,
     /// The page and the exports that show the run while it goes on.
@@ -89,6 +108,7 @@ impl Progress {
             open: Vec::new(),
             sent: 0,
             asked: None,
+            measured: Measured::default(),
             said_behind: false,
             live,
         }
@@ -107,6 +127,10 @@ impl Progress {
         self.sent = 0;
         self.asked = asked(plan);
         self.said_behind = false;
+        self.measured = Measured {
+            warmup: Duration::from_nanos(plan.run.warmup.0),
+            seconds: Duration::from_nanos(plan.run.duration.0).as_secs(),
+        };
         if let Some(live) = &mut self.live {
             live.begin(&Begun {
                 number: number + 1,
@@ -132,7 +156,7 @@ impl Progress {
         let sent = line.scheduled.saturating_sub(self.scheduled[process]);
         self.sent += sent;
         if let Some(live) = &mut self.live {
-            live.hear(process, sent, line);
+            live.hear(process, self.measured.place(self.started), sent, line);
         }
         self.second.scheduled += sent;
         self.scheduled[process] = line.scheduled;

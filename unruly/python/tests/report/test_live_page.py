@@ -26,8 +26,8 @@ def seconds(count):
         buckets, counts = np.unique(bucket_index(values), return_counts=True)
         bins = [[OP, int(b), int(n)] for b, n in zip(buckets, counts, strict=True)]
         yield {
-            "process": 0, "sent": 400, "failed": {}, "open": 2, "lag_ns": 1e5, "dropped": 0,
-            "bins": bins,
+            "process": 0, "place": number, "sent": 400, "failed": {}, "open": 2, "lag_ns": 1e5,
+            "dropped": 0, "bins": bins,
         }  # fmt: skip
 
 

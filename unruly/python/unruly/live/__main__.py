@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from unruly.live.state import State
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LAST_EXPORT_S = 4.0
 NICER = 10
 """The load generator and its target go first."""
 
@@ -34,6 +36,8 @@ class View:
     def __init__(self, options: argparse.Namespace) -> None:
         self.state, self.lock = State(), threading.Lock()
         self.over = threading.Event()
+        self.documents: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.exporting: threading.Thread | None = None
         self.exporter = Exporter(options.otlp) if options.otlp else None
         self.servers = self._servers(options)
 
@@ -72,42 +76,49 @@ class View:
             told.append(f"{name}: {server.url}/{'metrics' if name == 'metrics' else ''}")
         if self.exporter:
             told.append(f"otlp: {self.exporter.url} every {PERIOD_S:g} s")
-            threading.Thread(target=self._export, daemon=True).start()
+            self.exporting = threading.Thread(target=self._export, daemon=True)
+            self.exporting.start()
         return told
 
     def hear(self, line: str) -> None:
         """Take a line of the runner; one that is none is left out."""
         with self.lock:
             try:
-                self.state.hear(json.loads(line))
+                read = json.loads(line)
+                if self.exporter and "trial" in read and self.state.trial:
+                    # the last figures of the trial before
+                    self.documents.put(self.exporter.document(self.state))
+                self.state.hear(read)
             except (ValueError, LookupError, TypeError):
                 self.state.refused += 1
 
     def _export(self) -> None:
-        while not self.over.wait(PERIOD_S):
-            self._send()
-
-    def _send(self) -> None:
         assert self.exporter is not None
-        before = self.exporter.trouble
-        with self.lock:
-            document: dict[str, Any] = self.exporter.document(self.state)
-        self.exporter.send(document)
-        trouble = self.exporter.trouble
-        if trouble and not before:
-            sys.stderr.write(f"--otlp: {trouble}; the run goes on\n")
+        while not (self.over.is_set() and self.documents.empty()):
+            try:
+                document = self.documents.get(timeout=PERIOD_S)
+            except queue.Empty:
+                with self.lock:
+                    document = self.exporter.document(self.state)
+            before = self.exporter.trouble
+            self.exporter.send(document)
+            trouble = self.exporter.trouble
+            if trouble and not before:
+                sys.stderr.write(f"--otlp: {trouble}; the run goes on\n")
 
     def end(self) -> None:
-        """Send the last figures."""
+        """Send the last figures; the exporter ends after them."""
+        if self.exporter and not self.over.is_set():
+            with self.lock:
+                self.documents.put(self.exporter.document(self.state))
         self.over.set()
-        if self.exporter:
-            self._send()
 
 
 def main() -> int:
     """Serve until standard input ends."""
-    # Ctrl-C ends the run, and the run ends this
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # a signal ends the run, and the run ends this
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     parser = argparse.ArgumentParser(prog="unruly.live")
     for flag in ("--page", "--metrics", "--otlp"):
         parser.add_argument(flag)
@@ -124,7 +135,12 @@ def main() -> int:
         view.hear(line)
         if view.state.ended:
             view.end()
-    return 0
+    view.end()
+    if view.exporting:
+        view.exporting.join(LAST_EXPORT_S)
+    sys.stderr.flush()
+    # a receiver that never answers, or a client that never reads, must not hold this process
+    os._exit(0)
 
 
 if __name__ == "__main__":

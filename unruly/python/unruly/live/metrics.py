@@ -55,7 +55,7 @@ def histograms(state: State) -> list[Histogram]:
     edges = np.arange(FIRST_EDGE, LAST_EDGE + 1, EDGES_EVERY)
     bounds = bucket_edges(edges)[0] / NS_PER_S
     found = []
-    for name in state.tally.ops:
+    for name in [it.name for it in state.operations()]:
         buckets, counts = state.tally.blocks(name)
         good = buckets < FAILED_BUCKET
         buckets, totals = buckets[good], counts[good].sum(axis=1)
@@ -77,6 +77,12 @@ def histograms(state: State) -> list[Histogram]:
 
 def metrics(state: State) -> list[Metric]:
     """Return every metric but the histogram."""
+    ended = Metric(
+        "unruly_run_ended", "gauge", "", "1 when the run is over, else 0.",
+        (((), float(state.ended)),),
+    )  # fmt: skip
+    if not state.trial:
+        return [ended]
     ops = state.operations()
     cell = _cell(state)
     seconds = state.latest.values()
@@ -134,10 +140,7 @@ def metrics(state: State) -> list[Metric]:
             "unruly_measured_seconds", "gauge", "s", "Length of the measured time so far.",
             ((cell, float(state.tally.seconds)),),
         ),
-        Metric(
-            "unruly_run_ended", "gauge", "", "1 when the run is over, else 0.",
-            (((), float(state.ended)),),
-        ),
+        ended,
     ]  # fmt: skip
 
 

@@ -1,13 +1,15 @@
 """The same metrics over OTLP: JSON by HTTP, as every collector of OpenTelemetry takes it.
 
 Headers come from ``OTEL_EXPORTER_OTLP_HEADERS``, as for other exporters. A receiver that refuses
-or does not answer costs its metrics and nothing else; the last export is sent after the run.
+or does not answer changes nothing in the run; the last export is sent after it.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -44,9 +46,16 @@ def endpoint(url: str) -> str:
     >>> endpoint("http://127.0.0.1:4318")
     'http://127.0.0.1:4318/v1/metrics'
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ParameterError("--otlp", f"is {url!r}", "a URL of HTTP", HINT)
+    try:
+        parts = urlsplit(url)
+        host = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        host = None
+    if not host or re.search(r"\s", url):
+        raise ParameterError("--otlp", "is no address", "a URL of HTTP", HINT)
+    if "@" in parts.netloc:
+        hint = f"{HEADERS}='authorization=Basic ...'"
+        raise ParameterError("--otlp", "holds a password", "a URL without one", hint)
     return url.rstrip("/") + PATH if parts.path in {"", "/"} else url
 
 
@@ -55,30 +64,34 @@ class Exporter:
 
     def __init__(self, url: str) -> None:
         self.url = endpoint(url)
-        self.started_ns = time.time_ns()
+        self.headers = _headers()
         self.trouble: str | None = None
         """Why the last export failed."""
 
     def send(self, state_document: dict[str, Any]) -> None:
         """Post a document of `document`; remember the error if there is one."""
         body = json.dumps(state_document).encode()
-        headers = {"Content-Type": "application/json", **_headers()}
+        headers = {"Content-Type": "application/json", **self.headers}
         request = urllib.request.Request(self.url, body, headers)
         try:
             # a redirect to another host would take the headers there
-            with _OPENER.open(request, timeout=TIMEOUT_S) as reply:
-                reply.read(65_536)
-            self.trouble = None
+            with _OPENER.open(request, timeout=TIMEOUT_S):
+                self.trouble = None
         except urllib.error.HTTPError as error:
             self.trouble = f"{self.url} answered {error.code}"
             error.close()
-        except (OSError, ValueError) as error:
+        except http.client.HTTPException:
+            self.trouble = f"{self.url} does not speak HTTP; hint: OTLP by HTTP is at port 4318"
+        except OSError as error:
             reason = getattr(error, "reason", error)
             self.trouble = f"{self.url} cannot be reached ({reason})"
+        except ValueError:
+            # its text may hold a header
+            self.trouble = f"{self.url} cannot be sent to"
 
     def document(self, state: State) -> dict[str, Any]:
         """Return the message of OTLP with every metric of the state."""
-        times = {"startTimeUnixNano": str(self.started_ns), "timeUnixNano": str(time.time_ns())}
+        times = {"startTimeUnixNano": str(state.begun_wall_ns), "timeUnixNano": str(time.time_ns())}
         found = [
             {
                 "name": HISTOGRAM,
@@ -132,7 +145,14 @@ _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _N
 
 def _headers() -> dict[str, str]:
     pairs = (it.partition("=") for it in os.environ.get(HEADERS, "").split(",") if "=" in it)
-    return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    found = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    for name, value in found.items():
+        if not name.isascii() or not value.isascii() or not value.isprintable():
+            wanted = "printable ASCII characters"
+            raise ParameterError(
+                HEADERS, f"header {name[:40]!r} cannot be sent", wanted, "quote it"
+            )
+    return found
 
 
 def _attributes(labels: Labels) -> list[dict[str, Any]]:

@@ -78,15 +78,18 @@ class Server(ThreadingHTTPServer):
         self.routes, self.policy = routes, policy
         self.places = threading.BoundedSemaphore(CONNECTIONS_MOST)
         host, port = address(flag, where)
-        self.loopback = _is_loopback(host)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
-        except OSError as error:
+        except (OSError, TypeError, UnicodeError) as error:
+            said = getattr(error, "strerror", None) or "the name is none"
             raise ParameterError(
-                flag, f"cannot listen on {where}: {error.strerror or error}",
+                flag, f"cannot listen on {where}: {said}",
                 "a free port of this host", f"{flag}=127.0.0.1:0",
             ) from error  # fmt: skip
+        # as the name was resolved, not as it was written
+        self.loopback = _is_loopback(str(self.server_address[0]))
+        self.names = {host.lower()}
 
     @property
     def url(self) -> str:
@@ -121,7 +124,7 @@ class Server(ThreadingHTTPServer):
             self.places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that broke off is no news."""
+        """Ignore a client that broke off."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -131,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
 
     def do_GET(self) -> None:
-        if self.server.loopback and not _names_loopback(self.headers.get("Host", "")):
+        if self.server.loopback and not self._is_addressed():
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", "ask for 127.0.0.1 or localhost\n")
             return
         route = self.server.routes.get(self.path.partition("?")[0])
@@ -141,6 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         kind, text = route
         self._answer(HTTPStatus.OK, kind, text())
+
+    def _is_addressed(self) -> bool:
+        name = _name_of(self.headers.get("Host", ""))
+        return name in self.server.names or _is_loopback(name)
 
     def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()
@@ -167,10 +174,11 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _names_loopback(host: str) -> bool:
-    """Whether the header ``Host`` names loopback; a port may follow."""
-    name = host[: host.rindex(":")] if host.rpartition(":")[2].isdecimal() else host
-    return _is_loopback(name.strip("[]").lower())
+def _name_of(host: str) -> str:
+    """Return the name in a header ``Host``, without a port."""
+    name, colon, port = host.rpartition(":")
+    bare = name if colon and port.isdecimal() else host
+    return bare.strip("[]").rstrip(".").lower()
 
 
 def json_text(document: dict[str, Any]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHOWN: Final = ("p50", "p90", "p99", "p99.9")
 TRIALS_MOST: Final = 100
 OPS_MOST: Final = 64
-"""Operations of which intervals are computed each second."""
+"""Operations that are shown and exported."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class State:
     about: dict[str, Any] = field(default_factory=dict)
     trial: dict[str, Any] = field(default_factory=dict)
     begun_s: float = 0.0
+    begun_wall_ns: int = 0
+    """When the trial began (ns since 1970)."""
     tally: Tally = field(default_factory=Tally)
     failed: Counter[str] = field(default_factory=Counter)
     """Copies that failed in this trial, by status; also in the warm-up, also those tried again."""
@@ -75,6 +77,7 @@ class State:
         elif "trial" in line:
             self._close()
             self.trial, self.begun_s = line["trial"], self.clock()
+            self.begun_wall_ns = time.time_ns()
             self.tally, self.failed, self.lag_most_ns = Tally(), Counter(), 0.0
             self.latest, self.sent, self._known = {}, Counter(), (-1, [])
         elif "second" in line:
@@ -85,7 +88,8 @@ class State:
 
     def _second(self, second: dict[str, Any]) -> None:
         process = int(second["process"])
-        self.tally.hear(process, [(str(op), int(b), int(n)) for op, b, n in second["bins"]])
+        bins = [(str(op), int(b), int(n)) for op, b, n in second["bins"]]
+        self.tally.hear(process, bins, int(second["place"]))
         self.failed.update({str(k): int(n) for k, n in second["failed"].items()})
         self.latest[process] = second
         self.sent[process] += int(second["sent"])
@@ -105,9 +109,13 @@ class State:
     def operations(self) -> list[Operation]:
         """Return the figures of each operation, the most frequent first."""
         if self._known[0] != self._lines:
-            found = [self._operation(name) for name in self.tally.ops]
-            self._known = (self._lines, sorted(found, key=lambda it: -it.n)[:OPS_MOST])
+            found = [self._operation(name) for name in self._shown_ops()]
+            self._known = (self._lines, sorted(found, key=lambda it: -it.n))
         return self._known[1]
+
+    def _shown_ops(self) -> list[str]:
+        """Return the operations that were met first: which they are does not change in a trial."""
+        return list(self.tally.ops)[:OPS_MOST]
 
     def _operation(self, name: str) -> Operation:
         buckets, counts = self.tally.blocks(name)
@@ -146,7 +154,7 @@ class State:
 
     def document(self) -> dict[str, Any]:
         """Return all that the page shows; texts are ready to be read."""
-        sent_hz = sum(int(it["sent"]) for it in self.latest.values())
+        sent_hz = 0 if self.ended else sum(int(it["sent"]) for it in self.latest.values())
         lag_ns = max((float(it["lag_ns"]) for it in self.latest.values()), default=0.0)
         dropped = sum(int(it["dropped"]) for it in self.latest.values())
         asked = self.trial.get("rate")
@@ -158,7 +166,9 @@ class State:
             "past_s": self.clock() - self.begun_s if self.trial else 0,
             "seconds": self.tally.seconds,
             "facts": [
-                [
+                ["Sent", quantity.count(self.sent.total())]
+                if self.ended
+                else [
                     "Sent in the last second",
                     rate + (f" of {quantity.rate(asked)}" if asked else ""),
                 ],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-PIECES_MOST: Final = 240
+PIECES_MOST: Final = 480
 """Pieces of time that are kept; then two neighbours become one. A multiple of the blocks."""
 
 
@@ -50,7 +50,7 @@ class Counts:
 class Tally:
     """Counts of all operations of a trial, second by second, from its first measured request.
 
-    Each process counts its own seconds: the warm-up, in which nothing is counted, is no part.
+    The warm-up, in which nothing is counted, is no part.
     """
 
     heard: Counter[int] = field(default_factory=Counter)
@@ -58,11 +58,18 @@ class Tally:
     width_s: int = 1
     """Seconds in a piece of time."""
 
-    def hear(self, process: int, bins: Iterable[tuple[str, int, int]]) -> int:
-        """Take a second of one process; return how many seconds there are by now."""
-        second = self.heard[process]
+    def hear(
+        self, process: int, bins: Iterable[tuple[str, int, int]], place: int | None = None
+    ) -> int:
+        """Take a second of one process; return how many seconds there are by now.
+
+        `place` is the second of the measured time. Without it the process's lines are counted, from
+        the first one with a request.
+        """
         bins = list(bins)
-        self.heard[process] += bool(bins or second)
+        second = self.heard[process] if place is None else place
+        if bins or self.heard[process]:
+            self.heard[process] = max(self.heard[process], second + 1)
         while second // self.width_s >= PIECES_MOST:
             self.width_s *= 2
             for counts in self.ops.values():

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special, stats
 
 from unruly.errors import ParameterError
-from unruly.stats.blocks import BLOCKS, block_interval
+from unruly.stats.blocks import BLOCKS, MEMORY_MAX, SEEN_MIN, block_interval
 from unruly.stats.histogram import bucket_index
 from unruly.stats.interval import quantile, quantile_ranks_iid
 
@@ -32,6 +32,8 @@ EARLY_LEVEL: Final = 0.99
 PIECES_A_BLOCK: Final = 100
 PIECES: Final = BLOCKS * PIECES_A_BLOCK
 RESAMPLES: Final = 4_000
+MEMORY_SHOWN: Final = 0.15
+"""Correlation of neighbouring blocks from which bursts are taken to outlast a block."""
 FEWEST: Final = 100
 """The fewest requests that are judged."""
 
@@ -137,13 +139,14 @@ def claims(values: ArrayLike, p: float, *, seed: int = 1) -> Claims:
     interval_held = bound_held = None
     if np.isfinite(estimate) and own.abstained is None:
         above, reached = latencies > estimate, latencies >= estimate
-        degrees, share = _degrees(reached), n * (1 - p)
+        counts, share = _by_block(reached), n * (1 - p)
+        spread = _Spread(_degrees(counts), _memory(counts))
         drawn = resampled(np.stack([above, reached]), p, seed=seed)
         # the interval holds unless too many or too few requests are beyond the truth
         low = np.inf if ranks[0] is None else n - ranks[0] - share
         high = -np.inf if ranks[1] is None else n - ranks[1] + 1 - share
-        interval_held = _held(drawn, (low, high), degrees)
-        bound_held = _held(drawn, (np.inf, over - share), degrees) if over else None
+        interval_held = _held(drawn, (low, high), spread)
+        bound_held = _held(drawn, (np.inf, over - share), spread) if over else None
     return Claims(
         p, n, int(np.isinf(latencies).sum()), _finite(estimate),
         _at(ordered, ranks[0]), _at(ordered, ranks[1]),
@@ -191,34 +194,61 @@ def resampled(
     return np.asarray(blocks.sum(axis=2))
 
 
-def _degrees(reached: NDArray[np.bool_]) -> float:
+@dataclass(frozen=True)
+class _Spread:
+    """How well 30 blocks know the variance of their counts."""
+
+    degrees: float
+    memory: float
+    """Times by which resamples vary too little, because bursts outlast a block."""
+
+
+def _by_block(reached: NDArray[np.bool_]) -> NDArray[np.float64]:
+    edges = np.arange(BLOCKS + 1) * reached.size // BLOCKS
+    return np.diff(np.concatenate([[0.0], np.cumsum(reached)])[edges])
+
+
+def _degrees(counts: NDArray[np.float64]) -> float:
     """Return the degrees of freedom of the variance between blocks; few where few blocks have all.
 
     The variance of a variance follows from the kurtosis of the counts.
     """
-    edges = np.arange(BLOCKS + 1) * reached.size // BLOCKS
-    counts = np.diff(np.concatenate([[0], np.cumsum(reached)])[edges])
     kurtosis = float(stats.kurtosis(counts, fisher=False)) if counts.std() > 0 else 3.0
     return float(np.clip(2 * BLOCKS / max(kurtosis - 1, 1e-9), 2, BLOCKS - 1))
 
 
-def _held(drawn: NDArray[np.float64], limits: tuple[float, float], degrees: float) -> Held:
+def _memory(counts: NDArray[np.float64]) -> float:
+    """Return by how much the variance between blocks is too small, where neighbours are alike."""
+    away = counts - counts.mean()
+    variance = float(away @ away)
+    lag = float(away[1:] @ away[:-1]) / variance if variance > 0 else 0.0
+    if lag <= MEMORY_SHOWN:
+        return 1.0
+    # as in `block_interval`: few blocks show too little of their correlation and their variance
+    correlation = min(lag + (1 + 4 * lag) / BLOCKS, MEMORY_MAX)
+    longer = (1 + correlation) / (1 - correlation)
+    return longer / max(1 - (longer - 1) / (BLOCKS - 1), SEEN_MIN)
+
+
+def _held(drawn: NDArray[np.float64], limits: tuple[float, float], spread: _Spread) -> Held:
     """Return the share of resamples in which a claim holds, and its range.
 
     The claim holds with at most the first limit of requests above the truth and at least the second
-    one at the truth or above. The range is that of a variance of so few blocks.
+    one at the truth or above. The range is that of a variance of so few blocks; the growth by
+    memory may be needed not at all, or twice.
     """
     most, least = limits
     middle = drawn.mean(axis=1, keepdims=True)
 
     def share(scale: float) -> float:
-        above, reached = middle + (drawn - middle) * scale
+        above, reached = middle + (drawn - middle) * np.sqrt(scale)
         return float(((above <= most) & (reached >= least)).mean())
 
-    tails = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
-    ends = [share(float(np.sqrt(degrees / stats.chi2.ppf(tail, degrees)))) for tail in tails]
-    usual = share(1.0)
-    return Held(usual, min(*ends, usual), max(*ends, usual))
+    # blocks of one file lie closer to their own mean than to that of all files
+    usual = share(spread.memory * BLOCKS / (BLOCKS - 1))
+    low, high = stats.chi2.ppf(np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2]), spread.degrees)
+    ends = [share(spread.degrees / high), share(spread.memory**2 * spread.degrees / low), usual]
+    return Held(usual, min(ends), max(ends))
 
 
 def _own(latencies: NDArray[np.float64], p: float, estimate: float) -> BlockInterval:

@@ -27,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
         status=options.status,
         failed_if=options.failed_if,
         regex=options.regex,
+        log_format=options.log_format,
         format=options.format,
     )
     if options.json:

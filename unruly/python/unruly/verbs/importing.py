@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
         status=options.status,
         failed_if=options.failed_if,
         regex=options.regex,
+        log_format=options.log_format,
         factors=options.factor,
         format=options.format,
         tag=options.tag,

@@ -359,6 +359,7 @@ impl Engine<'_> {
             if self.came_in_time(&copy.asked, incoming) {
                 self.take_timeout_back(&mut record, copy.asked.group);
             }
+            self.count(&record);
             self.recorder.record(&record);
             self.pending.release(copy.asked.group);
             return;
@@ -453,6 +454,17 @@ impl Engine<'_> {
         *count += 1;
     }
 
+    /// Counts a copy that has ended in its bin, where a stop rule or a live view wants that.
+    pub(super) fn count(&mut self, record: &Record) {
+        if !self.options.bins || record.phase != super::MEASURED {
+            return;
+        }
+        let ok = record.status == Status::Ok;
+        let response_ns = ok.then(|| record.received_ns - record.intended_ns);
+        let met = self.live.bins.entry((record.op, bin(response_ns)));
+        *met.or_insert(0) += 1;
+    }
+
     /// A copy ends here: the row is written and its request hears of it, unless it is tried again.
     pub(super) fn finish(&mut self, record: Record, asked: &Asked) {
         let ok = record.status == Status::Ok;
@@ -468,11 +480,7 @@ impl Engine<'_> {
             self.recorder.record(&record);
             return;
         }
-        if self.options.bins && record.phase == super::MEASURED {
-            let response_ns = ok.then_some(record.received_ns - record.intended_ns);
-            let met = self.live.bins.entry((record.op, bin(response_ns)));
-            *met.or_insert(0) += 1;
-        }
+        self.count(&record);
         self.task_ended(asked.task, record.status);
         let ended = self.pending.end(asked.group, ok);
         self.recorder.record(&Record {

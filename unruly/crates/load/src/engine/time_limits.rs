@@ -104,10 +104,12 @@ impl Engine<'_> {
     /// Writes down a copy that timed out, and whose late reply is not expected any more.
     fn end_late(&mut self, slot: Slot) -> Option<Asked> {
         let copy = self.pending.remove(slot)?;
-        self.recorder.record(&Record {
+        let record = Record {
             status: Status::Timeout,
             ..copy.asked.record
-        });
+        };
+        self.count(&record);
+        self.recorder.record(&record);
         self.pending.release(copy.asked.group);
         Some(copy.asked)
     }
