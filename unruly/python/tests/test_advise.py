@@ -495,8 +495,11 @@ def test_the_verb_prints_one_screen_and_writes_a_page(one_slow, tmp_path, capsys
 
 
 def test_a_report_has_the_advice_of_small_runs_and_of_large_ones_when_asked(
-    clean_run, tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, capsys
 ):
+    small = write_run(
+        tmp_path / "run", agents=4, ops=("null",), duration_s=60.0, rate_hz=4.0, stalls_hz=0.0
+    )
     for limit, options, wanted in (
         (2_000_000, [], True),
         (10, [], False),
@@ -504,7 +507,7 @@ def test_a_report_has_the_advice_of_small_runs_and_of_large_ones_when_asked(
     ):
         monkeypatch.setattr("unruly.api.ADVICE_ROWS_MAX", limit)
         page = tmp_path / "report.html"
-        assert main(["report", str(clean_run), "-o", str(page), *options]) == 0
+        assert main(["report", str(small), "-o", str(page), *options]) == 0
         held = 'id="figure-advice-detection-0"' in page.read_text(encoding="utf-8")
         assert held is wanted
     assert capsys.readouterr().out.count("report.html") == 3
