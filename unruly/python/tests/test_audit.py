@@ -137,15 +137,30 @@ def test_a_steady_schedule_lacks_none():
         assert omission(starts, stalled(rng, 60), 0.99) is None
 
 
-def test_a_file_with_a_schedule_has_its_waits_already(tmp_path):
+@pytest.mark.parametrize("lag_us", [0, 700])
+def test_only_a_file_that_shows_late_sends_is_known_to_have_a_schedule(tmp_path, lag_us):
+    # pgbench --rate: client, transaction, time, script, seconds, microseconds, schedule lag
     rows = [
-        f"0 {1 + it % 3} {it} 0 {1_700_000_000 + it // 100} {it % 100 * 10_000} {it % 7}"
+        f"0 {it} {1_000 + it % 3 + lag_us} 0 17{it // 100:08} {it % 100 * 10_000} {lag_us}"
         for it in range(1_000)
     ]
-    path = tmp_path / "pgbench.log"
-    path.write_text("\n".join(row.replace(" 0 17", " 0 17", 1) for row in rows) + "\n")
-    (found,) = unruly.audit(path)
-    assert found.scheduled == ("scheduled times" in audit_text([found]))
+    (tmp_path / "pgbench.log").write_text("\n".join(rows) + "\n")
+    (found,) = unruly.audit(tmp_path / "pgbench.log")
+    assert found.scheduled is (lag_us > 0)
+    assert ("scheduled times" in audit_text([found])) is (lag_us > 0)
+
+
+def test_operations_and_requests_that_are_left_out_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("unruly.auditing.OPS_MOST", 2)
+    monkeypatch.setattr("unruly.auditing.ROWS_MOST", 600)
+    rows = [f"{it},{5 + it % 3},op-{it % 3}" for it in range(900)]
+    path = tmp_path / "ops.csv"
+    path.write_text("\n".join(["time_ms,latency_ms,name", *rows]) + "\n")
+    found = audit(path, op="name")
+    assert (len(found), found[0].left_out, found[0].ops_left_out) == (2, 300, 1)
+    text = audit_text(found)
+    assert "1 more operations, with fewer requests, were left out" in text
+    assert "The last 300 requests of the file were left out" in text
 
 
 def test_counts_without_order_are_worth_nothing_that_can_be_said(tmp_path):

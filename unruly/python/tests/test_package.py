@@ -54,7 +54,7 @@ ALLOWED = {
     },
     "live": {"base", "errors", "quantity", "stats"},
     "until": {"live", "stats"},
-    "auditing": {"errors", "ingest", "run", "stats", "tables"},
+    "auditing": {"errors", "ingest", "progress", "run", "stats", "tables"},
     "output": {
         "auditing",
         "base",

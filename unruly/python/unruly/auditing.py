@@ -11,6 +11,7 @@ import numpy as np
 
 from unruly.errors import ParameterError
 from unruly.ingest.importer import import_files
+from unruly.progress import Progress
 from unruly.run import open_run
 from unruly.stats import quantile
 from unruly.stats.claims import FEWEST, claims, omission
@@ -52,6 +53,8 @@ class Audited:
     file: str
     format: str
     cell: str
+    repeat: int
+    """Which repeat of its cell; 0 for a file of another tool."""
     op: str
     p: float
     n: int
@@ -69,7 +72,9 @@ class Audited:
     seen: bool
     """Its times can show requests that were not sent."""
     left_out: int
-    """Requests beyond `ROWS_MOST`."""
+    """Requests of the file beyond `ROWS_MOST`."""
+    ops_left_out: int
+    """Operations of the file beyond `OPS_MOST`."""
 
     @property
     def needed_ns(self) -> float | None:
@@ -116,14 +121,17 @@ def audit_files(
     if not 0 < p < 1:
         raise ParameterError("--percentile", f"is {100 * p:g}", "above 0 and below 100", "99")
     found = []
+    progress = Progress()
     for path in map(Path, paths):
+        progress(f"{path.name}: reading")
         if (path / "manifest.json").is_file():
             found += _audit(open_run(path), path.name, "unruly", p)
             continue
         with tempfile.TemporaryDirectory(prefix="unruly-audit-") as folder:
-            imported = import_files([str(path)], Path(folder, "run"), options)
+            imported = import_files([str(path)], Path(folder, "run"), options, progress)
             form = str(imported.files[0]["format"])
             found += _audit(open_run(imported.directory), path.name, form, p)
+    progress("")
     return found
 
 
@@ -139,15 +147,21 @@ def _audit(run: Run, name: str, form: str, p: float) -> list[Audited]:
     left_out = max(0, total - ROWS_MOST)
     groups = sorted(frame.groupby(["cell", "repeat", "op"], sort=True), key=lambda it: -len(it[1]))
     return [
-        _of_rows(run, name, form, p, key, group, left_out)
+        _of_rows(run, name, form, p, key, group, (left_out, max(0, len(groups) - OPS_MOST)))
         for key, group in groups[:OPS_MOST]
     ]  # fmt: skip
 
 
 def _of_rows(
-    run: Run, name: str, form: str, p: float, key: Any, group: pd.DataFrame, left_out: int
+    run: Run,
+    name: str,
+    form: str,
+    p: float,
+    key: Any,
+    group: pd.DataFrame,
+    left_out: tuple[int, int],
 ) -> Audited:
-    cell, _, op = key
+    cell, repeat, op = key
     values = group["response"].to_numpy(np.float64)
     started = group["intended_ns"].to_numpy(np.int64)
     timeless = str(cell) in run.timeless
@@ -160,10 +174,10 @@ def _of_rows(
         judged, why = None, SORTED
     span = float(started[-1] - started[0])
     return Audited(
-        name, form, str(cell), str(op), p, values.size, int(np.isinf(values).sum()),
+        name, form, str(cell), int(repeat), str(op), p, values.size, int(np.isinf(values).sum()),
         None if timeless or span <= 0 else span,
         _estimate(values, p), judged, why,
-        omission(started - started[0], values, p) if seen else None, scheduled, seen, left_out,
+        omission(started - started[0], values, p) if seen else None, scheduled, seen, *left_out,
     )  # fmt: skip
 
 
@@ -189,7 +203,9 @@ def _of_bins(run: Run, name: str, form: str, p: float) -> list[Audited]:
     """Return the operations of a file that kept no single values."""
     bins = fetch(run.histograms.select("cell", "op", "low_ns", "high_ns", "count"))
     found = []
-    for (cell, op), group in bins.groupby(["cell", "op"], sort=True):
+    groups = list(bins.groupby(["cell", "op"], sort=True))
+    ops_left_out = max(0, len(groups) - OPS_MOST)
+    for (cell, op), group in groups:
         ordered = group.sort_values("high_ns")
         counts = ordered["count"].to_numpy(np.float64)
         n = int(counts.sum())
@@ -202,8 +218,8 @@ def _of_bins(run: Run, name: str, form: str, p: float) -> list[Audited]:
         estimate = (low + high) / 2 if np.isfinite(high) else None
         found.append(
             Audited(
-                name, form, str(cell), str(op), p, n, failed, None, estimate, None, NO_ORDER,
-                None, scheduled=False, seen=False, left_out=0,
+                name, form, str(cell), 0, str(op), p, n, failed, None, estimate, None, NO_ORDER,
+                None, scheduled=False, seen=False, left_out=0, ops_left_out=ops_left_out,
             )
         )  # fmt: skip
     return sorted(found, key=lambda it: -it.n)[:OPS_MOST]

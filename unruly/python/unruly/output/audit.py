@@ -31,6 +31,10 @@ LEGEND: Final = (
 def audit_text(found: Sequence[Audited], *, width: int = 80) -> str:
     """Return the audit of all operations, the conclusion of each first."""
     blocks = [_block(it, width) for it in found]
+    left_out = {it.file: it.ops_left_out for it in found if it.ops_left_out}
+    for file, number in left_out.items():
+        told = f"{file}: {count(number)} more operations, with fewer requests, were left out."
+        blocks.append(textwrap.fill(told, width))
     legend = textwrap.fill(LEGEND, width)
     return "\n\n".join([*blocks, legend])
 
@@ -119,13 +123,14 @@ def _range(held: Held) -> str:
 
 def _block(it: Audited, width: int) -> str:
     where = f" in {it.cell}" if it.cell not in ("", "all") else ""
+    where += f", repeat {it.repeat + 1}" if it.repeat else ""
     length = f" in {duration(it.duration_ns)}" if it.duration_ns else ""
     failed = f", {count(it.failed)} failed" if it.failed else ""
     first = f"{it.file} ({it.format}), {it.op}{where}: {conclusion(it)}."
     lines = textwrap.wrap(first, width)
     said = [f"{count(it.n)} requests{length}{failed}."]
     if it.left_out:
-        said.append(f"The {count(it.left_out)} requests after these were left out.")
+        said.append(f"The last {count(it.left_out)} requests of the file were left out.")
     if it.claims and it.claims.estimate is not None:
         said += [*_claimed(it), *_worth(it)]
     said.append(_waits(it))

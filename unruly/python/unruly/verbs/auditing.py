@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unruly.verbs.shared import print_json, terminal
+from unruly.verbs.shared import print_json, reading, terminal
 
 if TYPE_CHECKING:
     import argparse
@@ -18,17 +18,7 @@ def run(options: argparse.Namespace) -> int:
     found = audit(
         options.files,
         percentile=options.percentile,
-        value=options.value,
-        unit=options.unit,
-        time=options.time,
-        time_unit=options.time_unit,
-        time_is=options.time_is,
-        op=options.op,
-        status=options.status,
-        failed_if=options.failed_if,
-        regex=options.regex,
-        log_format=options.log_format,
-        format=options.format,
+        **reading(options),
     )
     if options.json:
         print_json(audit_json(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unruly.errors import ParameterError
+from unruly.verbs.shared import reading
 
 if TYPE_CHECKING:
     import argparse
@@ -27,18 +28,8 @@ def run(options: argparse.Namespace) -> int:
         options.files,
         options.into or options.output,
         into=bool(options.into),
-        value=options.value,
-        unit=options.unit,
-        time=options.time,
-        time_unit=options.time_unit,
-        time_is=options.time_is,
-        op=options.op,
-        status=options.status,
-        failed_if=options.failed_if,
-        regex=options.regex,
-        log_format=options.log_format,
+        **reading(options),
         factors=options.factor,
-        format=options.format,
         tag=options.tag,
         services=options.service,
     )

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 FINE_EXIT, FINDING_EXIT = 0, 1
+READING = (
+    "value", "unit", "time", "time_unit", "time_is", "op", "status", "failed_if", "regex",
+    "log_format", "format",
+)  # fmt: skip
+"""Options that say how the files of other tools are read."""
+
+
+def reading(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that say how the files of other tools are read."""
+    return {name: getattr(options, name) for name in READING}
 
 
 def target_of(options: argparse.Namespace) -> Target | None:
