@@ -1,0 +1,92 @@
+package org.unruly.systems;
+
+import java.util.Properties;
+import javax.ejb.Remote;
+import javax.ejb.Stateless;
+import javax.ejb.embeddable.EJBContainer;
+import javax.naming.Context;
+import javax.naming.InitialContext;
+import javax.naming.NamingException;
+import org.apache.openejb.jee.StatelessBean;
+import org.unruly.jvm.Options;
+
+/**
+ * Enterprise JavaBeans: a stateless bean in OpenEJB's embedded container, called from outside.
+ *
+ * <p>Each worker has a proxy of its own; the client of OpenEJB keeps a connection for each open
+ * call.
+ */
+final class EjbEcho implements EchoSystem {
+  private static final String BEAN = "EchoBean";
+
+  /** As many as a client may have open requests. */
+  private static final String CALLS = "256";
+
+  /** The container, which serves as long as it is reachable. */
+  private static EJBContainer container;
+
+  /** The remote interface. The container makes proxies of it, so it is public. */
+  @Remote
+  public interface Echo {
+    /** Returns its argument. */
+    byte[] echo(byte[] bytes);
+  }
+
+  /** The bean. */
+  @Stateless(name = BEAN)
+  public static class EchoBean implements Echo {
+    @Override
+    public byte[] echo(byte[] bytes) {
+      return bytes;
+    }
+  }
+
+  @Override
+  public void serve(Options options) {
+    Properties settings = new Properties();
+    settings.put("openejb.embedded.remotable", "true");
+    settings.put("ejbd.bind", options.text("host"));
+    settings.put("ejbd.port", Long.toString(options.number("port", 1, 65_535)));
+    settings.put("ejbd.threads", CALLS);
+    // a connection above this number would wait for a thread until another connection ends
+    settings.put("ejbd.threadsCore", CALLS);
+    // OpenEJB would open these two ports as well
+    settings.put("ejbds.disabled", "true");
+    settings.put("admin.disabled", "true");
+    settings.put("openejb.jndiname.format", "{deploymentId}{interfaceType.annotationName}");
+    // the ten beans of the default would make calls wait for each other
+    settings.put("echoes", "new://Container?type=STATELESS");
+    settings.put("echoes.MaxSize", CALLS);
+    settings.put(EJBContainer.MODULES, new StatelessBean(BEAN, EchoBean.class.getName()));
+    container = EJBContainer.createEJBContainer(settings);
+  }
+
+  @Override
+  public Client client(Options options, long timeoutNs) {
+    String timeoutMs = Integer.toString(TcpEcho.millis(timeoutNs));
+    System.setProperty("openejb.client.connection.pool.size", CALLS);
+    System.setProperty("openejb.client.connection.pool.timeout", timeoutMs);
+    System.setProperty("openejb.client.connection.socket.timeout", timeoutMs);
+    System.setProperty("openejb.client.connection.socket.read", timeoutMs);
+    Properties settings = new Properties();
+    settings.put(
+        Context.INITIAL_CONTEXT_FACTORY, "org.apache.openejb.client.RemoteInitialContextFactory");
+    int port = (int) options.number("port", 1, 65_535);
+    settings.put(Context.PROVIDER_URL, "ejbd://" + options.text("host") + ":" + port);
+    return () -> new EjbConnection(settings);
+  }
+
+  private static final class EjbConnection extends Connection {
+    private final Echo proxy;
+
+    private EjbConnection(Properties settings) throws NamingException {
+      proxy = (Echo) new InitialContext(settings).lookup(BEAN + "Remote");
+    }
+
+    @Override
+    void call(byte[] payload) {
+      byte[] reply = proxy.echo(payload);
+      keep(reply, 0, reply.length);
+    }
+  }
+}
