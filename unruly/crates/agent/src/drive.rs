@@ -175,6 +175,7 @@ pub(crate) fn dealt(schedule: Schedule, portion: Portion) -> impl Iterator<Item 
 fn options(job: &Job, drive: &Drive, portion: Portion) -> EngineOptions {
     let store = drive.store.as_ref();
     let timeout_ns = nanoseconds(drive.timeout);
+    let is_closed = matches!(drive.arrivals, Arrivals::Closed { .. });
     EngineOptions {
         client: job.id.unwrap_or(0),
         cell: job.cell,
@@ -190,11 +191,8 @@ fn options(job: &Job, drive: &Drive, portion: Portion) -> EngineOptions {
         in_flight: count(portion, drive.in_flight).max(1),
         retries: store.map_or(0, |it| it.retries),
         bins: job.bins,
-        spin_ns: if matches!(drive.arrivals, Arrivals::Closed { .. }) {
-            DurationNs::ZERO
-        } else {
-            SPIN
-        },
+        spin_ns: if is_closed { DurationNs::ZERO } else { SPIN },
+        caller_schedules: is_closed && store.is_some_and(|it| it.calls.is_some()),
     }
 }
 

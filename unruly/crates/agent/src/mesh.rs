@@ -171,6 +171,7 @@ pub(crate) fn ask(
         retries: 0,
         bins: job.bins,
         spin_ns: DurationNs::ZERO,
+        caller_schedules: false,
     };
     let client = Client {
         ground,

@@ -156,6 +156,7 @@ fn throughput(address: SocketAddr, recorder: &mut Recorder) -> f64 {
         retries: 0,
         bins: false,
         spin_ns: DurationNs::ZERO,
+        caller_schedules: false,
     };
     let peers = (0..CONNECTIONS).map(|_| {
         let place = Place::Stream(address);

@@ -102,6 +102,7 @@ fn measured(took_ns: DurationNs) -> (Tally, Outcome) {
         retries: 0,
         bins: false,
         spin_ns: DurationNs::ZERO,
+        caller_schedules: false,
     };
     let mut recorder = Recorder::counting();
     let peer = Peer {

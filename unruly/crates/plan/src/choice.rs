@@ -243,6 +243,7 @@ mod tests {
             sql: None,
             message: None,
             keep: false,
+            calls: None,
         }
     }
 

@@ -36,6 +36,7 @@ mod parse_load;
 mod parse_scenario;
 mod parse_store;
 mod parse_stream;
+mod parse_system;
 mod portion;
 pub mod quantity;
 mod ramp;

@@ -167,7 +167,17 @@ fn last_part(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, key)| key)
 }
 
-/// Puts a value where its path leads: `seed`, or `drive.rate`.
+/// The keys of `[drive]` that make way for this one: what is called is one choice.
+fn beside(path: &str) -> &'static [&'static str] {
+    match path {
+        "drive.url" => &["store", "system"],
+        "drive.store" => &["url", "system"],
+        "drive.system" => &["url", "store"],
+        _ => &[],
+    }
+}
+
+/// Puts a value where its path leads: `seed`, or `drive.rate`. Removes the keys that it replaces.
 pub(crate) fn set(document: &mut DocumentMut, path: &str, value: &str) {
     let (table, key) = path.split_once('.').unwrap_or(("", path));
     let literal = if is_bare(table, key) {
@@ -181,6 +191,12 @@ pub(crate) fn set(document: &mut DocumentMut, path: &str, value: &str) {
         document[key] = item;
     } else {
         // A table of its own: one in dots would be written differently.
-        document.entry(table).or_insert_with(toml_edit::table)[key] = item;
+        let table = document.entry(table).or_insert_with(toml_edit::table);
+        for other in beside(path) {
+            if let Some(table) = table.as_table_like_mut() {
+                table.remove(other);
+            }
+        }
+        table[key] = item;
     }
 }

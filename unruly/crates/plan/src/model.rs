@@ -303,6 +303,9 @@ pub struct Drive {
     /// Number of measured requests after which a cell ends, if its duration is not over before.
     #[serde(default)]
     pub requests: Option<u64>,
+    /// The middleware system that is called: our own echo server, or that of `store`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// The store that is driven instead of an echo server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Box<Store>>,
@@ -328,12 +331,16 @@ pub struct Factor {
 }
 
 impl Load {
-    /// Whether the run starts a store for it, whose processes are named in a file of their own.
+    /// Whether the run starts a store for it, whose processes are named in a file of their own. A
+    /// plan that calls a middleware system may call another one in its next cell.
     #[must_use]
     pub fn has_service(&self) -> bool {
         let Self::Drive(drive) = self else {
             return false;
         };
+        if drive.system.is_some() {
+            return true;
+        }
         let store = drive.store.as_ref();
         store.is_some_and(|store| store.url.service().is_some())
     }

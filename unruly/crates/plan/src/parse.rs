@@ -90,16 +90,6 @@ impl Plan {
                 hint,
             })?;
             set(&mut document, &path, value);
-            // A store that runs already and one that is started are one choice.
-            for (one, other) in [("drive.store", "url"), ("drive.url", "store")] {
-                if path == one
-                    && let Some(drive) = document
-                        .get_mut("drive")
-                        .and_then(|it| it.as_table_like_mut())
-                {
-                    drive.remove(other);
-                }
-            }
             if let Some(matrix) = document
                 .get_mut("matrix")
                 .and_then(|it| it.as_table_like_mut())

@@ -9,6 +9,7 @@ use crate::model::{Drive, Mesh, Run, Transport, Workload};
 use crate::parse_arrivals::{arrivals, check_bursts, ramp, times};
 use crate::parse_scenario::check_think;
 use crate::parse_store::store;
+use crate::parse_system::own_echo;
 use crate::section::{Limits, Section};
 use crate::store::Store;
 use crate::units::{Bytes, DurationNs};
@@ -55,7 +56,8 @@ pub(crate) fn drive(section: &Section<'_>, run: &Run, scale: f64) -> Result<Driv
     let clients = drive::CLIENTS.whole(section)?;
     let store = store(section, clients)?;
     let transport = transport(section, store.as_ref())?;
-    let arrivals = arrivals(section, store.is_some())?;
+    let system = drive::SYSTEM.read(section)?.map(str::to_owned);
+    let arrivals = arrivals(section, store.is_some() || system.is_some())?;
     let is_closed = matches!(arrivals, Arrivals::Closed { .. });
     let scenario = store.as_ref().and_then(Store::scenario);
     check_think(section, scenario, is_closed)?;
@@ -73,6 +75,7 @@ pub(crate) fn drive(section: &Section<'_>, run: &Run, scale: f64) -> Result<Driv
         in_flight: drive::IN_FLIGHT.whole(section)?,
         scheduling: drive::SCHEDULING.read(section)?,
         requests: drive::REQUESTS.optional(section)?,
+        system,
         store: store.map(Box::new),
     })
 }
@@ -81,7 +84,7 @@ pub(crate) fn drive(section: &Section<'_>, run: &Run, scale: f64) -> Result<Driv
 fn transport(section: &Section<'_>, store: Option<&Store>) -> Result<Transport, PlanError> {
     let default = match store {
         Some(store) if store.url.is_dns() => Transport::Udp,
-        _ => Transport::Tcp,
+        _ => own_echo(section)?.unwrap_or(Transport::Tcp),
     };
     drive::TRANSPORT.with(|it| it.or(default)).read(section)
 }

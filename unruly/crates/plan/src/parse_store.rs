@@ -11,6 +11,7 @@ use crate::keys::{drive, store as keys};
 use crate::limits::MAX_HTTP_BODY;
 use crate::message::Message;
 use crate::parse_scenario::scenario;
+use crate::parse_system::{calls, own_echo, started};
 use crate::secret::shown;
 use crate::section::{Limits, Section};
 use crate::sql::{ScriptError, Sql};
@@ -57,7 +58,8 @@ const OF_KEYS: [&str; 3] = [keys::KEYS.name, keys::ORDER.name, keys::SKEW.name];
 
 /// Returns the store of a drive with this number of clients, or `None` if it calls an echo server.
 pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>, PlanError> {
-    if !section.has(drive::URL.name) && !section.has(drive::SERVICE.name) {
+    let places = [drive::URL.name, drive::SERVICE.name, drive::SYSTEM.name];
+    if own_echo(section)?.is_some() || !places.iter().any(|key| section.has(key)) {
         let names = keys::STORE.names();
         return match names.into_iter().find(|key| section.has(key)) {
             Some(key) => {
@@ -67,13 +69,15 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
             None => Ok(None),
         };
     }
+    let url = url(section)?;
+    let calls = calls(section, &url)?;
     for (key, reason) in OF_ECHO {
-        if section.has(key) {
+        let of_calls = calls.is_some() && key == drive::PAYLOAD.name;
+        if section.has(key) && !of_calls {
             let wanted = format!("must be left out: {reason}");
             return Err(section.refuse(key, wanted, format!("remove {key}")));
         }
     }
-    let url = url(section)?;
     let asked = asked(section, &url);
     let keyless = asked.is_openai() || asked.is_grpc() || asked.is_sql() || asked.has_messages();
     if keyless && asked.has_key() {
@@ -81,13 +85,16 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         let wanted = "must have no {key}: such a server has no keys";
         return Err(section.refuse(key.name, wanted, key.example()));
     }
-    let keyed = asked.has_keys();
+    let keyed = asked.has_keys() && calls.is_none();
     if !keyed {
         without_keys(section, &asked)?;
     }
-    let operations = operations(section, &asked)?;
+    let operations = match calls {
+        Some(_) => Operations::Turn(vec![OperationKind::Read]),
+        None => operations(section, &asked)?,
+    };
     let order = keys::ORDER.read(section)?;
-    let preload = preload(section, &asked, &operations)?;
+    let preload = preload(section, &asked, &operations, keyed)?;
     let tls = tls(section, &asked)?;
     let http = http(section, &asked, clients)?;
     let sql = sql(section, &asked)?;
@@ -113,6 +120,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         sql,
         message,
         keep: keys::KEEP.read(section)?,
+        calls,
     }))
 }
 
@@ -191,14 +199,21 @@ fn operations(section: &Section<'_>, url: &Url) -> Result<Operations, PlanError>
 }
 
 /// Whether each key is written first: where a read may come before it, and writing was asked for.
-fn preload(section: &Section<'_>, url: &Url, operations: &Operations) -> Result<bool, PlanError> {
-    let keyed = url.has_keys();
+fn preload(
+    section: &Section<'_>,
+    url: &Url,
+    operations: &Operations,
+    keyed: bool,
+) -> Result<bool, PlanError> {
     let may_write = !url.is_http() || operations.writes();
     let default = keyed && may_write && operations.reads_first();
     let key = keys::PRELOAD.with(|_| Switch { default });
     let preload = key.read(section)?;
     if preload && !keyed {
-        let wanted = "must be false: the path has no {key}, so there are no keys to write";
+        let wanted = match url.is_http() {
+            true => "must be false: the path has no {key}, so there are no keys to write",
+            false => "must be false: there are no keys to write",
+        };
         return Err(section.refuse(key.name, wanted, format!("remove {}", key.name)));
     }
     Ok(preload)
@@ -577,6 +592,9 @@ fn tls(section: &Section<'_>, url: &Url) -> Result<Tls, PlanError> {
 
 fn url(section: &Section<'_>) -> Result<Url, PlanError> {
     let (key, service) = (drive::URL, drive::SERVICE);
+    if let Some(system) = started(section)? {
+        return Ok(system);
+    }
     if let Some(name) = service.read(section)? {
         if section.has(key.name) {
             let wanted = "must be left out: the url says where the store is";

@@ -54,6 +54,9 @@ pub struct Store {
     /// The keys that the run wrote stay in the store.
     #[serde(default)]
     pub keep: bool,
+    /// Payload of each call, where a program calls a middleware system; nothing for other stores.
+    #[serde(default)]
+    pub calls: Option<Bytes>,
 }
 
 impl Drive {
@@ -77,7 +80,7 @@ impl Store {
     /// True unless there are no keys: an HTTP URL without `{key}`, a database, or messages.
     #[must_use]
     pub fn has_keys(&self) -> bool {
-        self.url.has_keys() && self.scenario().is_none()
+        self.url.has_keys() && self.scenario().is_none() && self.calls.is_none()
     }
 
     /// True if the clients may keep cookies: a web server is asked, which the run may start.
@@ -100,6 +103,9 @@ impl Store {
     /// The name of every request in the rows, where no operation has one.
     #[must_use]
     pub fn request_name(&self) -> Option<String> {
+        if self.calls.is_some() {
+            return Some("call".to_owned());
+        }
         if self.message.is_some() {
             let name = if self.url.is_dns() {
                 "query"

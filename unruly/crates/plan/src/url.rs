@@ -47,7 +47,7 @@ pub enum UrlError {
 }
 
 /// Schemes whose rest is a command, or nothing.
-const WITHOUT_HOSTS: [&str; 3] = [PROGRAM, "null", SERVICE];
+const WITHOUT_HOSTS: [&str; 4] = [PROGRAM, "null", SERVICE, SYSTEM];
 
 /// What stands for the key in a URL.
 const KEY: &str = "{key}";
@@ -60,6 +60,9 @@ const PROGRAM: &str = "program";
 
 /// The scheme of a store that the run starts for itself.
 const SERVICE: &str = "service";
+
+/// The scheme of a middleware system that the run starts for itself, to call it.
+const SYSTEM: &str = "system";
 
 impl FromStr for Url {
     type Err = UrlError;
@@ -165,6 +168,15 @@ impl Url {
             hosts: Vec::new(),
             path: name.to_owned(),
             query: String::new(),
+        }
+    }
+
+    /// The middleware system of this name, or in this file.
+    #[must_use]
+    pub fn of_system(name: &str) -> Self {
+        Self {
+            scheme: SYSTEM.to_owned(),
+            ..Self::of_service(name)
         }
     }
 
@@ -277,10 +289,23 @@ impl Url {
         named.last().map(|(_, value)| value)
     }
 
-    /// The service that a run starts for itself, if it is one.
+    /// The service or middleware system that a run starts for itself, if it is one.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
-        (self.scheme == SERVICE).then_some(self.path.as_str())
+        let started = [SERVICE, SYSTEM].contains(&self.scheme.as_str());
+        started.then_some(self.path.as_str())
+    }
+
+    /// The middleware system that a run starts for itself, if it is one.
+    #[must_use]
+    pub fn system(&self) -> Option<&str> {
+        (self.scheme == SYSTEM).then_some(self.path.as_str())
+    }
+
+    /// True if a program of the user is asked by lines.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        self.scheme == PROGRAM
     }
 
     /// True if the path or the query has a place for the secret: `{password}`.

@@ -83,7 +83,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     drive(
         "disk_file = 5",
-        r#"plan.toml:6: unknown key "disk_file" in [drive]; known: transport, address, clients, processes, arrivals, rate, ramp, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, method, headers, body, prompt, proto, cookies, trace, trace_url, spans, data, message, scenario, sql, auth, keep_alive, http2, ca_cert, client_cert, client_key, insecure, keep; hint: remove it"#,
+        r#"plan.toml:6: unknown key "disk_file" in [drive]; known: transport, address, clients, processes, arrivals, rate, ramp, dispersion, burst_share, burst_factor, on, off, shape, times, think, payload, timeout, in_flight, scheduling, requests, url, system, store, operations, keys, order, skew, value, level, pipeline, retries, preload, connections, expect, method, headers, body, prompt, proto, cookies, trace, trace_url, spans, data, message, scenario, sql, auth, keep_alive, http2, ca_cert, client_cert, client_key, insecure, keep; hint: remove it"#,
     );
     mesh(
         "[probes]",
@@ -703,6 +703,22 @@ fn a_store_is_refused_what_it_has_not() {
     store(
         "url = \"redis://h\"\npayload = \"64B\"",
         "plan.toml:6: payload is \"64B\"; must be left out: value says how long values are; hint: remove payload",
+    );
+    store(
+        "system = \"rmi\"\nvalue = \"1KB\"",
+        "plan.toml:6: value is \"1KB\"; must be left out: every request is a call with payload bytes; hint: remove value",
+    );
+    store(
+        "system = \"udp\"\ntransport = \"tcp\"",
+        "plan.toml:6: transport is \"tcp\"; must be left out: the system says what is called, and how; hint: remove transport",
+    );
+    store(
+        "system = \"rmi\"\nurl = \"redis://h\"",
+        "plan.toml:6: url is \"redis://h\"; must be left out: the system says what is called, and how; hint: remove url",
+    );
+    store(
+        "system = \"\"",
+        "plan.toml:5: system is \"\"; must be the name of a system, or its file; hint: system = \"rmi\"",
     );
     store(
         "url = \"redis://h\"\nskew = 2",

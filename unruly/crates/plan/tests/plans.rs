@@ -78,6 +78,7 @@ fn a_drive_has_the_defaults_of_the_manual() {
         },
         ramp: None,
         times: None,
+        system: None,
         payload: Bytes(64),
         timeout: DurationNs(10 * SECOND),
         in_flight: 1_000_000,
@@ -117,8 +118,61 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         sql: None,
         message: None,
         keep: false,
+        calls: None,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
+}
+
+#[test]
+fn a_system_is_called_in_a_closed_loop_and_has_no_keys() {
+    let drive = |lines: &str| match drive_with(lines).load {
+        Load::Drive(drive) => drive,
+        _ => panic!("a drive was written"),
+    };
+    for lines in [
+        "system = \"rmi\"\npayload = \"2KB\"",
+        "url = \"program:a b\"\npayload = \"2KB\"",
+    ] {
+        let found = drive(lines);
+        assert!(matches!(found.arrivals, Arrivals::Closed { .. }));
+        let store = found.store.expect("it is called");
+        assert_eq!(store.calls, Some(Bytes(2_000)));
+        assert!(!store.has_keys() && !store.preload);
+        assert_eq!(store.request_name().as_deref(), Some("call"));
+    }
+    let store = drive("system = \"rmi\"").store.expect("it is called");
+    assert_eq!(
+        (store.calls, store.url.system()),
+        (Some(Bytes(64)), Some("rmi"))
+    );
+    // A program without a payload is that of a store.
+    let store = drive("url = \"program:a b\"").store.expect("it is asked");
+    assert!(store.calls.is_none() && store.has_keys());
+}
+
+#[test]
+fn the_systems_tcp_and_udp_are_our_own_echo_server() {
+    for (name, transport) in [("tcp", Transport::Tcp), ("udp", Transport::Udp)] {
+        let Load::Drive(drive) = drive_with(&format!("system = \"{name}\"")).load else {
+            panic!("a drive was written");
+        };
+        assert_eq!((drive.transport, drive.store), (transport, None));
+        assert!(matches!(drive.arrivals, Arrivals::Closed { .. }));
+    }
+}
+
+#[test]
+fn a_matrix_varies_systems_of_both_kinds() {
+    let plan =
+        drive_with("system = \"tcp\"\n[matrix]\n\"drive.system\" = [\"tcp\", \"udp\", \"rmi\"]\n");
+    let cells = plan.cells().expect("they are good");
+    let names: Vec<&str> = cells.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["system=tcp", "system=udp", "system=rmi"]);
+    let called = cells.iter().map(|it| match &it.plan.load {
+        Load::Drive(drive) => drive.store.as_ref().and_then(|it| it.url.system()),
+        _ => None,
+    });
+    assert_eq!(called.collect::<Vec<_>>(), [None, None, Some("rmi")]);
 }
 
 #[test]
@@ -418,19 +472,22 @@ fn drive() -> impl Strategy<Value = Load> {
     );
     (any::<bool>(), place, arrivals_of_a_plan(), numbers).prop_map(
         |(tcp, (address, store), arrivals, numbers)| {
+            let called = store.as_ref().and_then(|it| it.url.system());
+            let system = called.map(str::to_owned);
+            let payload = store.as_ref().map(|it| it.calls.unwrap_or(Bytes(64)));
             Load::Drive(Drive {
-                transport: if tcp { Transport::Tcp } else { Transport::Udp },
+                transport: match tcp || system.is_some() {
+                    true => Transport::Tcp,
+                    false => Transport::Udp,
+                },
                 address,
                 clients: numbers.0,
                 processes: processes(&numbers, store.as_ref()),
                 arrivals,
                 ramp: None,
                 times: None,
-                payload: if store.is_some() {
-                    Bytes(64)
-                } else {
-                    Bytes(numbers.1)
-                },
+                payload: payload.unwrap_or(Bytes(numbers.1)),
+                system,
                 timeout: DurationNs(numbers.2),
                 in_flight: numbers.3,
                 scheduling: if numbers.3 % 2 == 0 {

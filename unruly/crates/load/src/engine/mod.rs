@@ -102,6 +102,9 @@ pub struct EngineOptions {
     pub bins: bool,
     /// Closer instants than this are spun for instead of slept for; 0 never spins.
     pub spin_ns: DurationNs,
+    /// A program calls for us in a closed loop: a call is scheduled when the program makes it, so that
+    /// the way to the program is no part of the response.
+    pub caller_schedules: bool,
 }
 
 /// Whether to go on.

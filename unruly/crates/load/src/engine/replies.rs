@@ -429,8 +429,13 @@ impl Engine<'_> {
         // Whoever asked for us knows better when that was.
         let sent_ns = incoming.sent_ns.map(|at| self.clock.column(at));
         let received_ns = incoming.received_ns.unwrap_or(received_ns);
+        let scheduled_ns = sent_ns.filter(|_| self.options.caller_schedules);
+        // The bytes to the program are a report; the echo is as long as what the program sent.
+        let echoed = incoming.wire_bytes.filter(|_| sent_ns.is_some());
         Record {
+            intended_ns: scheduled_ns.unwrap_or(asked.intended_ns),
             sent_ns: sent_ns.unwrap_or(asked.sent_ns),
+            sent_bytes: echoed.unwrap_or(asked.sent_bytes),
             received_ns: self.clock.column(received_ns),
             kernel_received_ns: kernel_ns,
             server_kernel_received_ns: stamp(stamps.kernel_received_ns),

@@ -4,6 +4,7 @@
 //! receive times that the program reports, so the communication with the program is not part of a
 //! latency.
 
+use unruly_plan::Bytes;
 use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
 use super::{Driver, DriverError, Settings};
@@ -40,6 +41,7 @@ pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverErr
 pub(super) struct Program {
     place: [Place; 1],
     greeting: String,
+    calls: Option<Bytes>,
 }
 
 impl Program {
@@ -49,6 +51,7 @@ impl Program {
         Self {
             place: [Place::Program { command, password }],
             greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns.0),
+            calls: settings.store.calls,
         }
     }
 }
@@ -61,6 +64,7 @@ impl Driver for Program {
     fn target(&self, _place: usize) -> Box<dyn Target> {
         Box::new(Lines {
             greeting: self.greeting.clone(),
+            calls: self.calls,
         })
     }
 
@@ -71,6 +75,8 @@ impl Driver for Program {
 
 struct Lines {
     greeting: String,
+    /// Payload of each request, where all of them are calls.
+    calls: Option<Bytes>,
 }
 
 impl Target for Lines {
@@ -82,6 +88,10 @@ impl Target for Lines {
     fn encode(&mut self, outgoing: &Outgoing<'_>, out: &mut Vec<u8>) {
         use std::io::Write as _;
         let (request, session) = (outgoing.request, outgoing.session);
+        if let Some(payload) = self.calls {
+            let _ = writeln!(out, "call {request} {session} {}", payload.0);
+            return;
+        }
         // Writing to memory does not fail.
         let _ = match outgoing.operation {
             Operation::Read { key } => writeln!(out, "read {request} {session} {key}"),
@@ -136,10 +146,13 @@ impl Target for Lines {
             }
             _ => return Err(wrong()),
         };
+        let payload = self.calls.filter(|_| answer == Answer::Done);
+        let payload = payload.and_then(|it| u32::try_from(it.0).ok());
         let instant = |ns: u64| MonoNs(DurationNs::from_unsigned(ns).0);
         Ok(Some(Incoming {
             sent_ns: Some(instant(sent_ns)),
             received_ns: Some(instant(received_ns)),
+            wire_bytes: payload,
             ..Incoming::new(request, answer, end + 1)
         }))
     }
@@ -200,6 +213,16 @@ mod tests {
             failed,
             (8, Answer::Failed(ErrorKind::Denied, b"no such user"))
         );
+    }
+
+    #[test]
+    fn a_call_has_the_length_of_its_payload() {
+        let lines = "url = \"program:cat\"\npayload = \"2KB\"";
+        let (mut target, _) = target_of(lines);
+        assert_eq!(asked(target.as_mut(), 8, READ), b"call 8 3 2000\n");
+        let done = target.decode(b"done 8 20 35\n").unwrap().unwrap();
+        assert_eq!((done.request, done.answer), (8, Answer::Done));
+        assert_eq!((done.wire_bytes, done.bytes), (Some(2000), 13));
     }
 
     #[test]

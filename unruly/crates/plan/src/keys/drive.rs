@@ -24,7 +24,8 @@ table! {
         "transport",
         Choice::of(|| Transport::ALL.map(|it| (it.name(), it)).to_vec()).or(Transport::Tcp),
         "how requests travel",
-    ).default_is("`\"tcp\"`; `\"udp\"` for `dns`"), |it| text(it.transport.name());
+    ).default_is("`\"tcp\"`; `\"udp\"` for `dns`"),
+        |it| it.system.is_none().then(|| it.transport.name()).and_then(text);
 
     ADDRESS: Text = key("address", Text::like("127.0.0.1:7000"), "the server to call")
         .default_is("own echo server, `echo-0`")
@@ -153,9 +154,9 @@ table! {
     PAYLOAD: Limits<Bytes> = key(
         "payload",
         Limits::within(Bytes(0), MAX_TCP_BODY, Bytes(64)).or(Bytes(64)),
-        "length of a body, beyond the header of 28 bytes",
-    ).also("at most 65KB for udp"), |it| match it.store {
-        Some(_) => None,
+        "length of a body, beyond the header of 28 bytes; of a call, all of its bytes",
+    ).also("at most 65KB for udp"), |it| match &it.store {
+        Some(store) => store.calls.and_then(text),
         None => text(it.payload),
     };
 
@@ -197,11 +198,20 @@ table! {
         store.and_then(|store| text(&store.url))
     };
 
+    SYSTEM: Text = key(
+        "system",
+        Text::like("rmi"),
+        "the middleware system that the run starts, to call its echo with `payload` bytes; `tcp` \
+         and `udp` are our own echo server",
+    ).default_is("").also("the name of a [system](middleware.md), or its file"),
+        |it| it.system.as_ref().and_then(text);
+
     SERVICE: Text = key(
         "store",
         Text::like("redis"),
         "the store that the run starts for itself, instead of a `url`",
     ).default_is("").also("the name of a [service](services.md), or its file"), |it| {
-        it.store.as_ref().and_then(|store| store.url.service()).and_then(text)
+        let store = it.store.as_ref().filter(|store| store.url.system().is_none());
+        store.and_then(|store| store.url.service()).and_then(text)
     };
 }

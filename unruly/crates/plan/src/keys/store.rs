@@ -49,6 +49,7 @@ table! {
     ).also("1B to 16MB; `\"100B to 10KB\"` is any length between, each as likely"),
         |it| {
             let has_values = it.named_operations().is_none() && it.message.is_none();
+            let has_values = has_values && it.calls.is_none();
             has_values.then(|| text(it.value)).flatten()
         };
 
@@ -62,13 +63,13 @@ table! {
         "pipeline",
         Limits::within(1, MAX_PIPELINE as u64, 1).or(1),
         "requests that a closed client has open at once",
-    ), |it| bare(it.pipeline);
+    ), |it| (it.calls.is_none() || it.pipeline > 1).then(|| it.pipeline.to_string());
 
     RETRIES: Limits<u64> = key(
         "retries",
         Limits::within(0, MAX_RETRIES as u64, 1).or(0),
         "how often a client repeats a failed request; each try is a row",
-    ), |it| bare(it.retries);
+    ), |it| (it.calls.is_none() || it.retries > 0).then(|| it.retries.to_string());
 
     PRELOAD: Switch = key(
         "preload",
@@ -78,7 +79,7 @@ table! {
     ).default_is(
         "where a read may come before any write of its key; by HTTP only where `operations` also \
          writes",
-    ), |it| bare(it.preload);
+    ), |it| it.calls.is_none().then_some(it.preload).and_then(bare);
 
     CONNECTIONS: Limits<u64> = key(
         "connections",
@@ -267,7 +268,7 @@ table! {
         Switch { default: false },
         "the keys that the run wrote stay in the store; otherwise the run removes them at the \
          end, where the store can remove keys",
-    ), |it| bare(it.keep);
+    ), |it| it.calls.is_none().then_some(it.keep).and_then(bare);
 }
 
 /// A file of TLS as TOML writes it, where the plan names one.

@@ -18,6 +18,7 @@ pub(crate) fn store() -> impl Strategy<Value = Store> {
             "tcp://h:1",
             "dns://h/a",
             "program:a b",
+            "system:rmi",
             "null:",
         ]),
         prop::sample::select(vec!["write then read", "read", "read 12.5%, write 87.5%"]),
@@ -39,7 +40,10 @@ pub(crate) fn store() -> impl Strategy<Value = Store> {
                 .is_http()
                 .then(|| http(&url, pipeline + 64, retries > 50));
             let has_method = http.as_ref().is_some_and(|it| it.method.is_some());
-            let named = has_method || url.is_sql() || url.has_messages();
+            // A program may be one of a store, or one that calls.
+            let is_called = url.system().is_some() || url.is_program() && retries > 50;
+            let calls = is_called.then_some(Bytes(keys % 1_000));
+            let named = has_method || url.is_sql() || url.has_messages() || is_called;
             let operations = if named { "read" } else { operations };
             let store = Store {
                 sql: url.is_sql().then(sql),
@@ -55,28 +59,35 @@ pub(crate) fn store() -> impl Strategy<Value = Store> {
                 pipeline,
                 retries,
                 preload: keys % 2 == 0,
-                keep: keys % 3 == 0,
+                keep: keys % 3 == 0 && calls.is_none(),
                 http,
+                calls,
             };
-            if store.has_keys() {
-                return store;
-            }
-            let unvalued = store.sql.is_some() || store.message.is_some();
-            Store {
-                value: if unvalued {
-                    ValueSize::Fixed(Bytes(1_000))
-                } else {
-                    store.value
-                },
-                level: store.level.filter(|_| !unvalued),
-                keys: 1,
-                order: KeyOrder::Turn,
-                skew: 0.99,
-                preload: false,
-                ..store
-            }
+            without_keys(store)
         },
     )
+}
+
+/// A store whose keys have a meaning, or the same with the defaults of one that has none.
+fn without_keys(store: Store) -> Store {
+    if store.has_keys() {
+        return store;
+    }
+    let of_messages = store.sql.is_some() || store.message.is_some();
+    let unvalued = of_messages || store.calls.is_some();
+    Store {
+        value: if unvalued {
+            ValueSize::Fixed(Bytes(1_000))
+        } else {
+            store.value
+        },
+        level: store.level.filter(|_| !unvalued),
+        keys: 1,
+        order: KeyOrder::Turn,
+        skew: 0.99,
+        preload: false,
+        ..store
+    }
 }
 
 /// All that a server by TLS has, and nothing elsewhere.
