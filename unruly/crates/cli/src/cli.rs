@@ -548,6 +548,13 @@ fn services(name: Option<&str>, more: &[String], json: bool) -> Result<u8> {
             for (name, _) in services::shipped() {
                 say(&format!("{name:<24} {}", services::service(name)?.about))?;
             }
+            say("\nmiddleware systems, each an echo (unruly drive system:NAME):")?;
+            for name in services::OWN_SYSTEMS {
+                say(&format!("{name:<24} Our own echo server, over {name}"))?;
+            }
+            for (name, _) in services::systems() {
+                say(&format!("{name:<24} {}", services::service(name)?.about))?;
+            }
         }
         Some("show") => {
             anyhow::ensure!(

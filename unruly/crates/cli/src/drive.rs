@@ -35,7 +35,7 @@ const RUN: &str = "Run";
 #[command(args_override_self = true)]
 pub(crate) struct DriveArguments {
     /// Target: https://HOST/PATH, openai://HOST/v1, redis://HOST:PORT or another one of `unruly
-    /// targets`, or service:NAME to start a shipped service
+    /// targets`; service:NAME or system:NAME starts a shipped service or middleware system
     url: String,
     /// Clients, each with a connection of its own
     #[arg(short, long, value_name = "COUNT")]
@@ -74,7 +74,7 @@ pub(crate) struct DriveArguments {
     /// tcp or udp
     #[arg(long)]
     transport: Option<String>,
-    /// Body length of a request to an echo server
+    /// Body length of a request to an echo server, or of a call
     #[arg(long, value_name = "SIZE")]
     payload: Option<String>,
     /// constant, poisson, mmpp, onoff, replay or closed
@@ -216,11 +216,7 @@ impl DriveArguments {
         let (duration, clients) = self.sizes(arrivals.as_deref());
         let (http, password) = self.http.values(password)?;
         let texts = self.texts.values()?;
-        let (name, shown) = (name(&url), url.to_string());
-        let place = match shown.strip_prefix("echo://") {
-            Some(address) => ("drive.address", address.to_owned()),
-            None => ("drive.url", shown),
-        };
+        let (name, place) = (name(&url), key_of(&url));
         let values = [
             ("name", Some(name)),
             ("seed", self.seed),
@@ -345,8 +341,24 @@ pub(crate) fn in_flags(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// Returns the key of the plan that holds a target, and its value there.
+fn key_of(url: &Url) -> (&'static str, String) {
+    let shown = url.to_string();
+    match (shown.strip_prefix("echo://"), url.system()) {
+        (Some(address), _) => ("drive.address", address.to_owned()),
+        (None, Some(system)) => ("drive.system", system.to_owned()),
+        (None, None) => ("drive.url", shown),
+    }
+}
+
 /// Refuses a target that nothing here can drive, before anything is started.
 fn check_scheme(url: &Url) -> Result<()> {
+    if url
+        .system()
+        .is_some_and(|it| services::OWN_SYSTEMS.contains(&it))
+    {
+        return Ok(());
+    }
     if let Some(name) = url.service() {
         return services::service(name).map(|_| ());
     }
@@ -363,7 +375,7 @@ fn check_scheme(url: &Url) -> Result<()> {
 /// Returns the hint for a scheme that is not known: the nearest one, or all there are.
 fn nearest(unknown: &str) -> String {
     let known: Vec<&str> = schemes().iter().map(|it| it.name).collect();
-    let known = [&known[..], &[ECHO, "service"]].concat();
+    let known = [&known[..], &[ECHO, "service", "system"]].concat();
     let all = format!("use one of {}:", known.join(":, "));
     did_you_mean(unknown, known, &all)
 }
@@ -511,7 +523,7 @@ mod tests {
             ),
             (
                 &["h:1"],
-                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, rediss:, memcached:, memcacheds:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, mysql:, dns:, tcp:, tls:, kafka:, kafkas:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:",
+                "\"h:1\" must be scheme://host:port, such as redis://127.0.0.1:6379; hint: use one of redis:, rediss:, memcached:, memcacheds:, http:, https:, openai:, openais:, grpc:, grpcs:, postgres:, mysql:, dns:, tcp:, tls:, kafka:, kafkas:, cassandra:, etcd:, flurry:, garage-k2v:, program:, null:, echo:, service:, system:",
             ),
             (
                 &["reddis://h"],

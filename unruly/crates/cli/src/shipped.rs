@@ -4,7 +4,7 @@ use anyhow::Result;
 use unruly_plan::did_you_mean;
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 25] = [
+pub(crate) const PLANS: [(&str, &str); 27] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
@@ -67,6 +67,11 @@ pub(crate) const PLANS: [(&str, &str); 25] = [
     (
         "throughput-stability",
         include_str!("../../../plans/throughput-stability.toml"),
+    ),
+    ("middleware", include_str!("../../../plans/middleware.toml")),
+    (
+        "middleware-full",
+        include_str!("../../../plans/middleware-full.toml"),
     ),
     (
         "unruly-1-percent",

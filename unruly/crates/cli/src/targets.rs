@@ -25,6 +25,10 @@ pub(crate) fn targets(name: Option<&str>) -> Result<u8> {
             "{:<12} a store that the run starts: unruly services",
             "service"
         ))?;
+        say(&format!(
+            "{:<12} a middleware system that the run starts: unruly services",
+            "system"
+        ))?;
         return Ok(0);
     };
     if name == ECHO {
@@ -35,9 +39,18 @@ pub(crate) fn targets(name: Option<&str>) -> Result<u8> {
         say("service: a store that the run starts\n  service:NAME; unruly services lists them")?;
         return Ok(0);
     }
+    if name == "system" {
+        say(
+            "system: a middleware system that the run starts, to call its echo\n  system:NAME; unruly services lists them",
+        )?;
+        return Ok(0);
+    }
     let found = schemes().iter().find(|it| it.name == name);
     let Some(scheme) = found else {
-        let known = schemes().iter().map(|it| it.name).chain([ECHO, "service"]);
+        let known = schemes()
+            .iter()
+            .map(|it| it.name)
+            .chain([ECHO, "service", "system"]);
         let hint = did_you_mean(name, known, "unruly targets lists them");
         anyhow::bail!("targets: there is no target {name:?}; hint: {hint}");
     };

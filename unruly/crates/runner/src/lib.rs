@@ -103,7 +103,7 @@ pub(crate) struct Run {
 ///
 /// When the run cannot start or be resumed, or its counts do not add up.
 pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
-    let (mut cells, left_out) = possible(plan.cells()?)?;
+    let (mut cells, left_out) = possible(plan.cells()?, options.quiet)?;
     let times = read_times(plan)?;
     let mut plan = plan.clone();
     if times.is_some() {
@@ -124,9 +124,6 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
             directory.display()
         );
         return Ok(directory.clone());
-    }
-    for told in left_out.iter().filter(|_| !options.quiet) {
-        eprintln!("left out: {told}");
     }
     options.live.check(&cells)?;
     // Before anything is made or asked: its addresses may be taken.
@@ -180,17 +177,30 @@ fn is_complete(resumed: Option<&Resumed>) -> bool {
     resumed.is_some_and(Resumed::is_complete)
 }
 
-/// Leaves out the cells that cannot be measured. Returns the others, and a sentence about each.
-fn possible(cells: Vec<PlanCell>) -> Result<(Vec<PlanCell>, Vec<String>)> {
+/// Leaves out the cells that cannot be measured. Returns the others, and a sentence about each, or
+/// about each middleware system that this host lacks.
+fn possible(cells: Vec<PlanCell>, quiet: bool) -> Result<(Vec<PlanCell>, Vec<String>)> {
+    let say = |text: &str| {
+        if !quiet {
+            eprintln!("{text}");
+        }
+    };
     let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    let missing = services::missing_systems(&cells, &say)?;
+    left_out.extend(missing.values().cloned());
     for cell in cells {
+        let lacks = services::system_of(&cell).is_some_and(|it| missing.contains_key(it));
         match services::impossible(&cell)? {
+            _ if lacks => {}
             Some(told) => left_out.push(format!("cell {:?}: {told}", cell.name)),
             None => kept.push(cell),
         }
     }
     if let Some(told) = left_out.first().filter(|_| kept.is_empty()) {
         anyhow::bail!("[matrix] has no cell that can be measured: {told}; hint: add other values");
+    }
+    for told in &left_out {
+        say(&format!("left out: {told}"));
     }
     Ok((kept, left_out))
 }

@@ -1,6 +1,7 @@
 //! The trials of a run, in the order of its seed. The manifest names every finished trial,
 //! so that an interrupted run can be resumed.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use crate::death::{self, Death};
 use crate::live::Live;
 use crate::progress::Progress;
 use crate::resume::{Ground, own_plan};
+use crate::services::{NotStarted, system_of};
 use crate::trial::{Trial, TrialEnd};
 use crate::{Run, RunOptions};
 
@@ -28,6 +30,10 @@ pub(crate) struct Sweep<'a> {
     deaths: Vec<Death>,
     /// A person, a fatal finding or the time limit ended it.
     stopped: bool,
+    /// Middleware systems that could not be started: their other cells are left out.
+    lost: BTreeSet<String>,
+    /// Trials that are not measured because of that.
+    left_out: usize,
 }
 
 impl<'a> Sweep<'a> {
@@ -45,6 +51,8 @@ impl<'a> Sweep<'a> {
             progress: Progress::new(plan, plan.order(run.cells.len()).len(), options.quiet, live),
             deaths: Vec::new(),
             stopped: false,
+            lost: BTreeSet::new(),
+            left_out: 0,
         }
     }
 
@@ -62,14 +70,15 @@ impl<'a> Sweep<'a> {
         let left: Vec<(usize, TrialKey)> = left.map(|(number, trial)| (number, *trial)).collect();
         let measured = self.measure(&left, &mut manifest);
         self.progress.finish();
-        self.note_end(&mut manifest, order.len());
+        let wanted = order.len() - self.left_out;
+        self.note_end(&mut manifest, wanted);
         let settled = manifest.settle();
         manifest.write(&directory)?;
         // Processes that died left spools; they are taken up now, so that the run is whole.
         let recovery = recover_locked(&directory, &lock)?;
         drop(lock);
         death::tell_losses(&directory, &self.deaths, &recovery.losses)?;
-        self.hint(&manifest, order.len());
+        self.hint(&manifest, wanted);
         Manifest::release(&directory);
         // A sweep that was stopped between two trials is as good as one stopped in a trial.
         if !self.stopped || complete(&manifest) == 0 {
@@ -87,9 +96,21 @@ impl<'a> Sweep<'a> {
                 self.stopped = true;
                 break;
             }
+            let system = system_of(&self.run.cells[trial.0]);
+            if system.is_some_and(|it| self.lost.contains(it)) {
+                self.left_out += 1;
+                continue;
+            }
             self.begin(*trial, manifest);
             let measured = self.measure_one(*number, *trial, manifest);
             self.stopped |= self.run.stop.load(Ordering::Relaxed);
+            if let (Err(error), Some(system)) = (&measured, system)
+                && error.is::<NotStarted>()
+                && !self.stopped
+                && self.lose(system, &format!("{error:#}"), manifest)
+            {
+                continue;
+            }
             if let Err(error) = &measured {
                 self.give_up(manifest, &format!("{error:#}"));
             }
@@ -160,6 +181,33 @@ impl<'a> Sweep<'a> {
         self.deaths.extend(end.deaths);
         let starts = manifest.trials.iter().map(|it| it.started_ns);
         manifest.started_ns = starts.min().unwrap_or(manifest.started_ns);
+    }
+
+    /// Goes on without a middleware system that could not be started, where others are measured and
+    /// no trial of it is. Returns whether the sweep goes on.
+    fn lose(&mut self, system: &str, why: &str, manifest: &mut Manifest) -> bool {
+        let of_system = |name: &str| {
+            let cell = self.run.cells.iter().find(|it| it.name == name);
+            cell.is_some_and(|it| system_of(it) == Some(system))
+        };
+        let others = self
+            .run
+            .cells
+            .iter()
+            .any(|it| system_of(it) != Some(system));
+        let measured = manifest
+            .trials
+            .iter()
+            .any(|it| it.is_complete() && of_system(&it.cell));
+        if !others || measured {
+            return false;
+        }
+        manifest.trials.pop();
+        self.progress.note(&format!("left out: {why}"));
+        manifest.left_out.push(why.to_owned());
+        self.lost.insert(system.to_owned());
+        self.left_out += 1;
+        true
     }
 
     /// Notes why the last trial could not go on.

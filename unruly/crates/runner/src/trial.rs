@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use unruly_agent::Report;
 use unruly_plan::{Load, Plan};
 use unruly_trace::{
@@ -22,7 +22,7 @@ use super::processes::Processes;
 use super::progress::Progress;
 use super::quota::Quota;
 use super::telling::events_of;
-use crate::services::{Ground, Services};
+use crate::services::{Ground, NotStarted, Services};
 
 /// Time that a load has to end after its schedule. A stream gives up after 10 s if
 /// its reader does not read.
@@ -438,6 +438,7 @@ fn start_services(
     let Some(name) = store.url.service().map(str::to_owned) else {
         return Ok(None);
     };
+    let called = store.calls.is_some();
     let services = Services::start(
         &name,
         &Ground {
@@ -450,7 +451,13 @@ fn start_services(
             seed: plan.seed,
             say: &|text| progress.note(text),
         },
-    )?;
+    )
+    .with_context(|| NotStarted(name.clone()))?;
+    anyhow::ensure!(
+        services.url.is_program() || !called,
+        "system {name}: its url is {}; wanted program:COMMAND; hint: unruly/docs/middleware.md",
+        services.url
+    );
     anyhow::ensure!(
         store.scenario().is_none() || services.url.may_have_cookies(),
         "service {name}: its url is {}, and the plan has a scenario; hint: choose a service that speaks HTTP, such as board",
@@ -460,7 +467,7 @@ fn start_services(
     // The run removes the service with everything in it, so no key needs removing.
     store.keep = true;
     let password = services.password.as_ref().or(run.password.as_ref());
-    super::meet_store(drive, password)?;
+    super::meet_store(drive, password).with_context(|| NotStarted(name.clone()))?;
     Ok(Some(services))
 }
 

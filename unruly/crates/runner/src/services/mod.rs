@@ -9,6 +9,7 @@ mod packages;
 mod pauses;
 mod running;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -50,16 +51,46 @@ const SHIPPED: [(&str, &str); 10] = [
     ),
 ];
 
+/// The middleware systems that come with the program, in the same format.
+const SYSTEMS: [(&str, &str); 13] = [
+    ("aeron", include_str!("../../../../systems/aeron.toml")),
+    (
+        "corosync-cpg",
+        include_str!("../../../../systems/corosync-cpg.toml"),
+    ),
+    ("ejb", include_str!("../../../../systems/ejb.toml")),
+    ("grpc", include_str!("../../../../systems/grpc.toml")),
+    (
+        "grpc-java",
+        include_str!("../../../../systems/grpc-java.toml"),
+    ),
+    ("http", include_str!("../../../../systems/http.toml")),
+    ("jacorb", include_str!("../../../../systems/jacorb.toml")),
+    ("jgroups", include_str!("../../../../systems/jgroups.toml")),
+    ("jvm-nio", include_str!("../../../../systems/jvm-nio.toml")),
+    ("jvm-tcp", include_str!("../../../../systems/jvm-tcp.toml")),
+    ("omniorb", include_str!("../../../../systems/omniorb.toml")),
+    ("rmi", include_str!("../../../../systems/rmi.toml")),
+    ("sctp", include_str!("../../../../systems/sctp.toml")),
+];
+
+/// The middleware systems that are our own echo server: its transports.
+pub const OWN_SYSTEMS: [&str; 2] = ["tcp", "udp"];
+
 /// The names of all shipped services, each with its text.
 pub fn shipped() -> impl Iterator<Item = (&'static str, &'static str)> {
     SHIPPED.into_iter()
 }
 
+/// The names of all shipped middleware systems, each with its text.
+pub fn systems() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SYSTEMS.into_iter()
+}
+
 /// The text of a service, by its name or from its file.
 pub(crate) fn text(name: &str) -> Result<String> {
-    let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
-    if let Some((_, text)) = shipped {
-        return Ok((*text).to_owned());
+    if let Some((_, text)) = shipped().chain(systems()).find(|(known, _)| *known == name) {
+        return Ok(text.to_owned());
     }
     std::fs::read_to_string(Path::new(name)).map_err(|error| {
         if error.kind() != ErrorKind::NotFound {
@@ -76,7 +107,8 @@ fn unknown(name: &str) -> anyhow::Error {
         "use one of {}, or give the file of a service",
         known.join(", ")
     );
-    let hint = did_you_mean(name, known, &all);
+    let systems = SYSTEMS.map(|(name, _)| name);
+    let hint = did_you_mean(name, [&known[..], &systems].concat(), &all);
     anyhow::anyhow!("service:{name}: there is no such service; hint: {hint}")
 }
 
@@ -86,8 +118,9 @@ fn unknown(name: &str) -> anyhow::Error {
 ///
 /// When there is no such service.
 pub fn shipped_text(name: &str) -> Result<&'static str> {
-    let found = SHIPPED.iter().find(|(known, _)| *known == name);
-    found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
+    let mut all = shipped().chain(systems());
+    let found = all.find(|(known, _)| *known == name);
+    found.map(|(_, text)| text).ok_or_else(|| unknown(name))
 }
 
 /// Reads the file of a service, by its name or its path.
@@ -132,10 +165,46 @@ pub(crate) fn impossible(cell: &Cell) -> Result<Option<String>> {
     Ok(found.map(|it| it.told))
 }
 
+/// The middleware system that a cell starts, if it starts one.
+pub(crate) fn system_of(cell: &Cell) -> Option<&str> {
+    let Load::Drive(drive) = &cell.plan.load else {
+        return None;
+    };
+    drive.store.as_ref()?.url.system()
+}
+
+/// Fetches what the middleware systems of these cells need. Returns those that cannot be measured
+/// here, each with the reason.
+pub(crate) fn missing_systems(
+    cells: &[Cell],
+    say: &dyn Fn(&str),
+) -> Result<BTreeMap<String, String>> {
+    let mut missing = BTreeMap::new();
+    let mut obtained = BTreeSet::new();
+    for cell in cells {
+        let Some(name) = system_of(cell).filter(|name| obtained.insert((*name).to_owned())) else {
+            continue;
+        };
+        let service = service(name)?.with(&cell.plan.service)?;
+        if let Err(error) = running::obtain(name, &service, say) {
+            missing.insert(name.to_owned(), format!("{error:#}"));
+        }
+    }
+    Ok(missing)
+}
+
+/// A service or system could not be started.
+#[derive(Debug)]
+pub(crate) struct NotStarted(pub(crate) String);
+
+impl std::fmt::Display for NotStarted {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} could not be started", self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use unruly_plan::{Plan, Setting};
 
     use super::*;
@@ -277,6 +346,24 @@ mod tests {
         let mut found: Vec<String> = files
             .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
             .collect();
+        found.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(found, names);
+    }
+
+    #[test]
+    fn every_system_is_a_service_whose_calls_a_program_makes_and_all_in_the_folder_are_shipped() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems");
+        let files = std::fs::read_dir(folder).unwrap();
+        let mut found: Vec<String> = files
+            .map(|it| it.unwrap().path())
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        let mut names: Vec<String> = systems().map(|(name, _)| name.to_owned()).collect();
+        for (name, text) in systems() {
+            service(name).unwrap_or_else(|error| panic!("{error}"));
+            assert!(text.contains("program:"), "{name}");
+        }
         found.sort_unstable();
         names.sort_unstable();
         assert_eq!(found, names);

@@ -21,12 +21,15 @@ pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
         let Load::Drive(drive) = &cell.plan.load else {
             return Ok(());
         };
-        // Processes of a store that is not ours are unknown.
-        let Some(name) = drive.store.as_ref().and_then(|it| it.url.service()) else {
-            return Ok(());
-        };
-        let service = super::service(name)?.with(&cell.plan.service)?;
-        known.extend(service.processes.into_iter().map(|it| it.name));
+        match drive.store.as_ref().and_then(|it| it.url.service()) {
+            Some(name) => {
+                let service = super::service(name)?.with(&cell.plan.service)?;
+                known.extend(service.processes.into_iter().map(|it| it.name));
+            }
+            None if drive.system.is_some() => known.extend(cell.plan.load.processes()),
+            // Processes of a store that is not ours are unknown.
+            None => return Ok(()),
+        }
         known.extend((0..drive.processes).map(|number| format!("drive-{number}")));
         known.insert("probe-0".to_owned());
         known.extend(cell.plan.tap.as_ref().map(|_| "tap-0".to_owned()));

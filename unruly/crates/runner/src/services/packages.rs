@@ -51,10 +51,13 @@ impl Programs {
         self.kept("packages")
     }
 
-    /// Where a program is.
+    /// Where a program is. A path is a file of this host, or of an unpacked package.
     pub(crate) fn find(&self, program: &str) -> Option<PathBuf> {
         if program.contains('/') {
-            return Path::new(program).is_file().then(|| program.into());
+            let unpacked = self.root();
+            let unpacked = unpacked.map(|it| it.join(program.trim_start_matches('/')));
+            let mut places = [Some(program.into()), unpacked].into_iter().flatten();
+            return places.find(|place: &PathBuf| place.is_file());
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let of_host: Vec<PathBuf> = absolute(&path).collect();

@@ -73,6 +73,26 @@ pub(crate) struct Ground<'a> {
     pub(crate) say: &'a dyn Fn(&str),
 }
 
+/// Fetches or builds what a service needs and this host lacks. Returns where its programs are.
+///
+/// # Errors
+///
+/// Names what is missing, and how to get it.
+pub(super) fn obtain(name: &str, service: &Service, say: &dyn Fn(&str)) -> Result<Programs> {
+    archive(name)?;
+    packages::programs(name, service, say)
+}
+
+/// Returns our own archive for the JVM; nothing where there is none and the service needs none.
+fn archive(name: &str) -> Result<String> {
+    let jvm = crate::jvm::archive().unwrap_or_default();
+    anyhow::ensure!(
+        !jvm.is_empty() || !super::text(name)?.contains("{{ jvm }}"),
+        "service {name}: unruly-jvm.jar is not there; hint: make jvm, or set UNRULY_JVM to its folder"
+    );
+    Ok(jvm)
+}
+
 impl Services {
     /// Starts a service, and waits until all of it is ready.
     pub(crate) fn start(name: &str, ground: &Ground<'_>) -> Result<Self> {
@@ -127,7 +147,7 @@ impl Services {
     /// All that is there before the first process is: programs, places, relays.
     fn prepare(name: &str, ground: &Ground<'_>) -> Result<Self> {
         let service = super::service(name)?.with(ground.settings)?;
-        let programs = packages::programs(name, &service, ground.say)?;
+        let programs = obtain(name, &service, ground.say)?;
         let folder = ground.directory.join("services").join(&ground.stem);
         std::fs::create_dir_all(&folder)?;
         let folder = folder.canonicalize()?;
@@ -141,12 +161,7 @@ impl Services {
         places
             .words
             .insert("unpacked".to_owned(), programs.unpacked());
-        let jvm = crate::jvm::archive().unwrap_or_default();
-        anyhow::ensure!(
-            !jvm.is_empty() || !super::text(name)?.contains("{{ jvm }}"),
-            "service {name}: unruly-jvm.jar is not there; hint: make jvm, or set UNRULY_JVM to its folder"
-        );
-        places.words.insert("jvm".to_owned(), jvm);
+        places.words.insert("jvm".to_owned(), archive(name)?);
         let names = || service.processes.iter().map(|it| it.name.as_str());
         let victims = |wanted: fn(&FaultKind) -> bool| {
             let faults = ground.faults.iter().filter(move |it| wanted(&it.kind));
