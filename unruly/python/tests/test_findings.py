@@ -77,6 +77,7 @@ RAISED = {
     },
     "run-cut-off": {**SMALL, "status": "cut off"},
     "run-stopped": {**SMALL, "status": "stopped"},
+    "cells-left-out": {**SMALL, "manifest": {"left_out": ["system ejb: mvn not found"]}},
     "run-resumed": {**SMALL, "manifest": {"parts": IN_PARTS}},
     "load-in-stages": {
         **SMALL,

@@ -70,6 +70,11 @@ class Run(Shown):
         return str(self.manifest.get("tag") or "")
 
     @property
+    def left_out(self) -> list[str]:
+        """Cells and systems of the matrix that could not be measured, a sentence each."""
+        return [str(sentence) for sentence in self.manifest.get("left_out") or []]
+
+    @property
     def status(self) -> str:
         """``running``, ``complete``, ``stopped``, ``incomplete``, ``cut off`` or ``imported``."""
         return str(self.manifest.get("status") or "")
@@ -351,7 +356,10 @@ def _is_counts(value: object) -> bool:
 SHAPES: Final = {
     **dict.fromkeys(("started_ns", "ended_ns", "planned_ns"), (_is_whole_number, "an integer")),
     **dict.fromkeys(("hosts", "cells", "processes"), (_are_named, "a list of named objects")),
-    **dict.fromkeys(("missing", "broken", "timeless"), (lambda it: isinstance(it, list), "a list")),
+    **dict.fromkeys(
+        ("missing", "broken", "left_out", "timeless"),
+        (lambda it: isinstance(it, list), "a list"),
+    ),
     "tool": (lambda it: isinstance(it, dict), "an object"),
     "counts": (_is_counts, "objects of integers"),
 }

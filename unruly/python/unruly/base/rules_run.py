@@ -335,12 +335,43 @@ def _times_made_up(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+def _cells_left_out(analysis: Analysis) -> Iterator[Finding]:
+    """Some cells of the matrix could not be measured.
+
+    Example: part of the matrix was left out
+
+    Raised: The manifest names cells or systems that this host could not measure: a middleware
+    system whose programs are missing, or two parameters that exclude each other.
+
+    Means: The other cells were measured as planned, and their results are valid. Nothing is known
+    of the cells that were left out.
+
+    Next: Install what the sentence names, and measure again. Impossible cells need nothing.
+
+    Numbers: `left_out` in `summary.json`.
+    """
+    left_out = analysis.run.left_out
+    if not left_out:
+        return
+    yield Finding(
+        "cells-left-out",
+        "trust",
+        "warns",
+        4,
+        "part of the matrix was left out",
+        "; ".join(left_out) + ".",
+        {"left_out": left_out},
+        "Install what is missing, and measure again.",
+    )
+
+
 RULES: Final = (
     Rule("nothing-measured", "trust", ("spoils",), _nothing_measured),
     Rule("rows-dropped", "trust", ("spoils",), _rows_dropped),
     Rule("run-incomplete", "trust", ("spoils",), _run_incomplete),
     Rule("run-cut-off", "trust", ("warns",), _run_cut_off),
     Rule("run-stopped", "trust", ("informs",), _run_stopped),
+    Rule("cells-left-out", "trust", ("warns",), _cells_left_out),
     Rule("run-resumed", "trust", ("warns", "informs"), _run_resumed),
     Rule("failures", "trust", ("warns",), _failures, (worked,)),
     Rule("load-in-stages", "trust", ("informs",), _load_in_stages),

@@ -129,6 +129,8 @@ class Summary:
     findings: list[Finding]
     conservation: Conservation
     missing: list[str]
+    left_out: list[str]
+    """Cells and systems of the matrix that could not be measured, a sentence each."""
 
 
 def summary(analysis: Analysis) -> dict[str, Any]:
@@ -168,6 +170,7 @@ def summary(analysis: Analysis) -> dict[str, Any]:
             findings=analysis.findings,
             conservation=analysis.conservation,
             missing=analysis.run.missing,
+            left_out=analysis.run.left_out,
         )
     )
     models = {topic: analysis.topics.get(topic.name) for topic in TOPICS}
