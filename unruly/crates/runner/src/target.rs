@@ -12,7 +12,7 @@ pub const ECHO: &str = "echo";
 #[must_use]
 pub fn target(plan: &Plan, count: usize) -> String {
     let load = match &plan.load {
-        Load::Drive(drive) => of_drive(drive, &parameters(plan)),
+        Load::Drive(drive) => of_drive(drive, systems(plan), &parameters(plan)),
         Load::Mesh(mesh) => of_mesh(mesh),
         Load::Stream(stream) => of_stream(stream),
     };
@@ -52,13 +52,20 @@ fn cells(plan: &Plan, count: usize) -> String {
     format!("; {count} cells vary {names}")
 }
 
-fn of_drive(drive: &Drive, parameters: &str) -> String {
+/// How many middleware systems the matrix of a plan varies, if it does.
+fn systems(plan: &Plan) -> Option<usize> {
+    let factor = plan.matrix.iter().find(|it| it.path == "drive.system");
+    factor.map(|it| it.values.len())
+}
+
+fn of_drive(drive: &Drive, systems: Option<usize>, parameters: &str) -> String {
     let clients = match (drive.clients, drive.processes) {
         (1, _) => "1 client".to_owned(),
         (clients, 1) => format!("{clients} clients"),
         (clients, processes) => format!("{clients} clients in {processes} processes"),
     };
     let place = match (&drive.store, &drive.address) {
+        _ if let Some(count) = systems => format!("the echo of {count} middleware systems"),
         (Some(store), _) => store.url.to_string(),
         (None, Some(address)) => format!("{ECHO}://{address}"),
         (None, None) => "an echo server of our own".to_owned(),
@@ -82,7 +89,8 @@ fn of_drive(drive: &Drive, parameters: &str) -> String {
     };
     let stages = drive.ramp.as_ref();
     let stages = stages.map_or_else(String::new, |ramp| format!(", in stages ({ramp})"));
-    let work = drive.store.as_deref().map_or_else(String::new, of_store);
+    let work = drive.store.as_deref().filter(|_| systems.is_none());
+    let work = work.map_or_else(String::new, of_store);
     format!("{place}{parameters}: {clients}, {pace}{stages}{work}")
 }
 

@@ -325,6 +325,7 @@ def matrix_table(view: View) -> Table | None:
         [
             text(c.cell),
             number(format.count(c.n)),
+            number(format.duration(c.median), c.absent.get("p50", "")),
             number(format.duration(c.mean)),
             number(format.duration(c.p99), c.absent.get("p99", "")),
             number(format.duration(c.largest), c.absent.get("max", "")),
@@ -337,7 +338,7 @@ def matrix_table(view: View) -> Table | None:
         for c in cells[:TABLE_CELLS]
     ]  # fmt: skip
     tenfold = f"over 10 {format.TIMES} mean"
-    columns = ("cell", "n", "mean", "p99", "maximum", tenfold, "smallest haircut",
+    columns = ("cell", "n", "p50", "mean", "p99", "maximum", tenfold, "smallest haircut",
                "mean streak", "dip, q")  # fmt: skip
     notes = [f"{it}." for it in magical.notes]
     if len(cells) > TABLE_CELLS:

@@ -8,6 +8,7 @@ from unruly.drawing import tables
 from unruly.drawing.pieces import Piece, TopicPage
 from unruly.topics.factors import figures
 from unruly.topics.factors.figures_cells import cells
+from unruly.topics.factors.figures_systems import systems
 from unruly.topics.factors.statistics import factors_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ PAGE: Final = TopicPage(
         Piece("unruly", "figures", 150, figures.p99_on_mean),
         Piece("unruly", "figures", 160, figures.outliers),
         Piece("unruly", "figures", 170, figures.by_level),
+        Piece("unruly", "tables", 190, systems),
         Piece("unruly", "tables", 200, _unruliness),
         Piece("unruly", "closed_tables", 100, figures.matrix_table),
         Piece("unruly", "closed_tables", 200, _unruliness_of_many),

@@ -31,6 +31,7 @@ from unruly.stats import (
 from unruly.stats.histogram import FAILED_BUCKET
 from unruly.tables import fetch, inline
 from unruly.topics.factors import tables as matrix_tables
+from unruly.topics.factors.systems import SystemRow, by_system
 
 if TYPE_CHECKING:
     import ibis
@@ -81,6 +82,7 @@ class MatrixCell:
     n: int
     failed: int
     mean: float | None
+    median: float | None
     p99: float | None
     largest: float | None
     over_10x_mean: int | None
@@ -132,6 +134,7 @@ class Magical(Shown):
 
     cells: tuple[MatrixCell, ...]
     systems: tuple[str, ...]
+    by_system: tuple[SystemRow, ...]
     factors: dict[str, tuple[str, ...]]
     explained: tuple[Explained, ...]
     lines: dict[str, Line]
@@ -211,16 +214,17 @@ def magical(
         else cell
         for cell in cells
     ]
-    repeats = measured.repeats
+    repeats, lines = measured.repeats, _lines(cells)
     return Magical(
         tuple(cells),
         tuple(dict.fromkeys(cell.system for cell in cells)),
+        by_system(cells, lines),
         factors,
         tuple(
             _explained(it, repeats, streaks, known, factors, interactions=interactions)
             for it in MEASURES
         ),
-        _lines(cells),
+        lines,
         _count_against_size(cells, sizes),
         _resources(context, cells, sizes),
         _curves(context, {name: known[name] for name in names}, factors) if pictures else {},
@@ -353,6 +357,7 @@ def _cell(
         n=row.n,
         failed=row.failed,
         mean=row.mean,
+        median=row.p50,
         p99=row.p99,
         largest=row.max,
         over_10x_mean=row.over_10x_mean,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from unruly.stats import Line
     from unruly.topics.factors.statistics import Explained, Magical, MatrixCell, RankCorrelation
+    from unruly.topics.factors.systems import SystemRow
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class MatrixSummary:
 
     cells: tuple[MatrixCell, ...]
     systems: tuple[str, ...]
+    by_system: tuple[SystemRow, ...]
     factors: dict[str, tuple[str, ...]]
     explained: tuple[Explained, ...]
     p99_on_mean: dict[str, Line]
@@ -30,6 +32,7 @@ def summary(view: Magical) -> MatrixSummary:
     return MatrixSummary(
         cells=view.cells,
         systems=view.systems,
+        by_system=view.by_system,
         factors=view.factors,
         explained=view.explained,
         p99_on_mean=view.lines,

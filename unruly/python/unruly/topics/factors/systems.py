@@ -1,0 +1,87 @@
+"""The systems of a matrix side by side: how predictable each of them is over its cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from unruly.stats import Line
+    from unruly.topics.factors.statistics import MatrixCell
+
+UNRULY: Final = 10.0
+"""A maximum beyond so many means is unruly."""
+
+
+@dataclass(frozen=True)
+class SystemRow:
+    """What the cells of one system have in common. Times in ns.
+
+    A pair is the least and the most of its cells; None where no cell has the number. The intervals
+    of each cell are in `MatrixCell`, those of the line in `Line`.
+    """
+
+    system: str
+    cells: int
+    median: float | None
+    """Median of the medians of its cells."""
+    p99_over_mean: tuple[float, float] | None
+    maximum_over_mean: float | None
+    """The largest of its cells."""
+    unruly_cells: int
+    """Cells whose maximum exceeds ten means."""
+    outlier_share: tuple[float, float] | None
+    outlier_size: float | None
+    """Median over its cells of the mean size of outliers, in means."""
+    smallest_haircut: float | None
+    """The share to cut off until the maximum of every cell is within ten means."""
+    line: Line | None
+    """p99 on mean over its cells."""
+
+
+def by_system(cells: Iterable[MatrixCell], lines: dict[str, Line]) -> tuple[SystemRow, ...]:
+    """Return a row for each system, in the order of its first cell."""
+    held: dict[str, list[MatrixCell]] = {}
+    for cell in cells:
+        held.setdefault(cell.system, []).append(cell)
+    alone = lines.get("*") if len(held) == 1 else None
+    return tuple(_row(name, of, lines.get(name, alone)) for name, of in held.items())
+
+
+def _row(system: str, cells: list[MatrixCell], line: Line | None) -> SystemRow:
+    ratios = [it.largest / it.mean for it in cells if it.largest is not None and it.mean]
+    means = [it.p99_over_mean.estimate for it in cells if it.p99_over_mean is not None]
+    cuts = [it.smallest_haircut for it in cells]
+    return SystemRow(
+        system=system,
+        cells=len(cells),
+        median=_median(it.median for it in cells),
+        p99_over_mean=_span(means),
+        maximum_over_mean=max(ratios, default=None),
+        unruly_cells=sum(it > UNRULY for it in ratios),
+        outlier_share=_span(it.outlier_share for it in cells),
+        outlier_size=_median(it.outlier_size for it in cells),
+        # one cell with failed requests has none, and then the system has none
+        smallest_haircut=max((it for it in cuts if it is not None), default=None)
+        if None not in cuts
+        else None,
+        line=line,
+    )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [it for it in values if it is not None]
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return float(np.median(known)) if known else None
+
+
+def _span(values: Iterable[float | None]) -> tuple[float, float] | None:
+    known = _known(values)
+    return (min(known), max(known)) if known else None
