@@ -16,8 +16,11 @@ from unruly.__main__ import main
 from unruly.drawing.view import views_of
 from unruly.html import write_report
 from unruly.output.summary import summary
+from unruly.stats import Interval, line_fit
 from unruly.topics.factors import figures as matrix
 from unruly.topics.factors import statistics as magical
+from unruly.topics.factors import systems
+from unruly.topics.factors.figures_systems import systems as systems_table
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +235,48 @@ def test_an_address_and_a_transport_name_a_system_together():
     factors = {"drive.transport": "udp", "drive.clients": "4", "drive.address": "b:7"}
     assert magical.system_of(factors) == "b:7 udp"
     assert magical.system_of({"drive.clients": "4", "mesh.runtime": "jvm"}) == "all"
+
+
+def cell(system, mean, p99, largest, *, haircut=0.001, outliers=0.002):
+    return magical.MatrixCell(
+        cell=f"{system} {mean}", factors={"drive.system": system}, system=system, n=1_000, failed=0,
+        mean=mean, median=mean / 2, p99=p99, largest=largest, over_10x_mean=None, over_3_sigma=None,
+        p99_over_mean=Interval(p99 / mean, None, None, 0.95, 1_000, None, "no interval"),
+        smallest_haircut=haircut, outlier_share=outliers, outlier_size=5.0,
+    )  # fmt: skip
+
+
+def test_systems_stand_side_by_side_with_what_their_cells_have_in_common():
+    cells = [
+        cell("rmi", 10.0, 20.0, 50.0),
+        cell("ejb", 10.0, 90.0, 900.0, outliers=0.03),
+        cell("rmi", 20.0, 50.0, 300.0, haircut=0.004),
+        cell("rmi", 40.0, 110.0, 200.0),
+        cell("ejb", 30.0, 80.0, 200.0, haircut=None),
+    ]
+    line = line_fit([10, 20, 40], [20, 50, 110])
+    rmi, ejb = systems.by_system(cells, {"rmi": line})
+    assert (rmi.system, rmi.cells, rmi.median) == ("rmi", 3, 10.0)
+    assert rmi.p99_over_mean == (2.0, 2.75)
+    assert (rmi.maximum_over_mean, rmi.unruly_cells) == (15.0, 1)
+    assert (rmi.smallest_haircut, rmi.outlier_share, rmi.outlier_size) == (0.004, (0.002,) * 2, 5.0)
+    assert rmi.line.slope.estimate == pytest.approx(3.0)
+    assert (ejb.unruly_cells, ejb.outlier_share) == (1, (0.002, 0.03))
+    # a cell with failed requests has no haircut, and then the system has none
+    assert (ejb.smallest_haircut, ejb.line) == (None, None)
+
+
+def test_the_page_has_the_most_predictable_system_first(planted, tmp_path):
+    names = ["size=large", "size=small"]
+    assert systems_table(views_of([planted])[0]) is None, "one system is no comparison"
+    factors = [{"drive.system": name, "drive.clients": str(it)} for name in names
+               for it in (1, 4, 8)]  # fmt: skip
+    (view,) = views_of([analysis_of(tmp_path / "run", factors)])
+    table = systems_table(view)
+    worst = [max(it.p99_over_mean.estimate for it in view.analysis.magical.cells
+                 if it.system == row[0].text) for row in table.rows]  # fmt: skip
+    assert sorted(row[0].text for row in table.rows) == names
+    assert worst == sorted(worst)
 
 
 def test_more_systems_than_colours_are_drawn_in_one_colour_and_have_their_lines_in_the_table(
