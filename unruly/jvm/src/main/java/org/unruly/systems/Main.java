@@ -77,10 +77,12 @@ public final class Main {
       case "rmi" -> new RmiEcho();
       case "jacorb" -> new JacorbEcho();
       case "ejb" -> new EjbEcho();
+      case "wildfly" -> new WildflyEcho();
       case "jgroups" -> new JGroupsEcho();
       case "aeron" -> new AeronEcho();
       default -> {
-        String known = "jvm-tcp, jvm-nio, http, grpc-java, rmi, jacorb, ejb, jgroups or aeron";
+        String known =
+            "jvm-tcp, jvm-nio, http, grpc-java, rmi, jacorb, ejb, wildfly, jgroups or aeron";
         throw new Problem("systems", "the system is '" + name + "'", known, HINT);
       }
     };
