@@ -48,6 +48,8 @@ for line in sys.stdin:
     same = replies.readline() == payload
     times = f"{numbers[0]} {sent} {time.monotonic_ns()}"
     print(f"done {times}" if same else f"failed {times} store another echo")
+with open(sys.argv[0] + ".ended", "w"):
+    pass
 """
 
 PLAN = """
@@ -108,6 +110,8 @@ def test_a_sweep_calls_our_own_echo_and_systems_that_it_starts(tmp_path: Path) -
     ]  # fmt: skip
     assert all(count == 300 for count in found.values()), found
     assert run.manifest["status"] == "complete"
+    # its input has ended, and it had the time to do what it does then
+    assert (tmp_path / "own-client.py.ended").exists()
     # the caller stamps its calls: a response begins when it sends, and has the bytes of the payload
     stamps = "select min(sent_ns - intended_ns), max(sent_ns - intended_ns), min(received_bytes)"
     where = "from requests where cell = 'system=rmi'"

@@ -25,6 +25,9 @@ pub const PASSWORD: &str = "UNRULY_PASSWORD";
 /// First pause before a reconnect; doubles up to the maximum.
 const BACKOFF_MIN: DurationNs = DurationNs::millis(20);
 const BACKOFF_MAX: DurationNs = DurationNs::seconds(2);
+/// How long a program may take to end after its input, and how often it is looked at meanwhile.
+const PROGRAM_ENDS: DurationNs = DurationNs::seconds(2);
+const PROGRAM_LOOK: Duration = Duration::from_millis(5);
 
 /// Holds a second of backlog at 10,000 small messages a second with the kernel's bookkeeping.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
@@ -502,7 +505,20 @@ impl Link {
 }
 
 impl Drop for Link {
+    /// Closes the connection. A program ends when its input does, and removes what it made; one that
+    /// does not end in time is killed.
     fn drop(&mut self) {
+        if self.program.is_none() {
+            return;
+        }
+        self.close();
+        let until_ns = monotonic() + PROGRAM_ENDS;
+        while monotonic() < until_ns {
+            match self.program.as_mut().map(Child::try_wait) {
+                Some(Ok(None)) => std::thread::sleep(PROGRAM_LOOK),
+                _ => break,
+            }
+        }
         self.end_program();
     }
 }

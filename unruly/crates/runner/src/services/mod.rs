@@ -52,7 +52,7 @@ const SHIPPED: [(&str, &str); 10] = [
 ];
 
 /// The middleware systems that come with the program, in the same format.
-const SYSTEMS: [(&str, &str); 13] = [
+const SYSTEMS: [(&str, &str); 14] = [
     ("aeron", include_str!("../../../../systems/aeron.toml")),
     (
         "corosync-cpg",
@@ -72,6 +72,7 @@ const SYSTEMS: [(&str, &str); 13] = [
     ("omniorb", include_str!("../../../../systems/omniorb.toml")),
     ("rmi", include_str!("../../../../systems/rmi.toml")),
     ("sctp", include_str!("../../../../systems/sctp.toml")),
+    ("wildfly", include_str!("../../../../systems/wildfly.toml")),
 ];
 
 /// The middleware systems that are our own echo server: its transports.

@@ -39,7 +39,7 @@ final class AeronEcho implements EchoSystem {
 
   @Override
   public void serve(Options options) {
-    Aeron aeron = aeron("/dev/shm/unruly-echo-" + options.number("port", 1, 65_535));
+    Aeron aeron = aeron("/dev/shm/unruly-echo-" + EchoSystem.port(options));
     Subscription requests = aeron.addSubscription(requests(options), REQUESTS);
     Publication replies = aeron.addPublication(replies(options), REPLIES);
     FragmentAssembler assembler =
@@ -70,7 +70,7 @@ final class AeronEcho implements EchoSystem {
   }
 
   private static String requests(Options options) {
-    return channel(options.text("host"), options.number("port", 1, 65_535));
+    return channel(options.text("host"), EchoSystem.port(options));
   }
 
   private static String replies(Options options) {

@@ -1,9 +1,7 @@
 package org.unruly.systems;
 
-/** Opens the connections of all workers, and proves each by an empty echo before it is used. */
+/** Opens the connections of all workers. */
 final class Callers {
-  private static final byte[] EMPTY = {};
-
   private final EchoSystem.Client client;
   private final String system;
   private Connection first;
@@ -18,22 +16,33 @@ final class Callers {
     this.system = system;
   }
 
-  /** Opens the connection of the first worker; a slow start of the JVM may take several tries. */
+  /** Opens and proves the connection of the first worker; a cold JVM may need several tries. */
   void start() throws Failure {
     long untilNs = System.nanoTime() + EchoSystem.START_NS;
-    Connection opened = null;
-    while (opened == null) {
-      try {
-        opened = connect();
-      } catch (Failure thrown) {
-        // only a timeout may be the fault of a cold JVM
-        if (thrown.kind() != Failure.Kind.UNAVAILABLE || System.nanoTime() > untilNs) {
-          throw thrown;
-        }
-      }
+    Failure failure;
+    do {
+      failure = tryFirst();
+      // only a timeout may be the fault of a cold JVM
+    } while (failure != null
+        && failure.kind() == Failure.Kind.UNAVAILABLE
+        && System.nanoTime() < untilNs);
+    if (failure != null) {
+      throw failure;
     }
-    synchronized (this) {
+  }
+
+  private synchronized Failure tryFirst() {
+    Connection opened = null;
+    try {
+      opened = client.connect();
+      opened.prove();
       first = opened;
+      return null;
+    } catch (Exception | LinkageError thrown) {
+      if (opened != null) {
+        opened.close();
+      }
+      return Failure.of(thrown);
     }
   }
 
@@ -59,16 +68,9 @@ final class Callers {
   }
 
   private Connection connect() throws Failure {
-    Connection opened = null;
     try {
-      opened = client.connect();
-      opened.call(EMPTY);
-      opened.check(EMPTY);
-      return opened;
+      return client.connect();
     } catch (Exception | LinkageError thrown) {
-      if (opened != null) {
-        opened.close();
-      }
       throw Failure.of(thrown);
     }
   }

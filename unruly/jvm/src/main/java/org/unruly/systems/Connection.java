@@ -4,17 +4,37 @@ import java.util.Arrays;
 
 /** A connection, proxy or stub that one thread calls; the thread closes it after a failure. */
 abstract class Connection implements AutoCloseable {
+  private static final byte[] EMPTY = {};
+
   /** The array that has the last echo. It belongs to the connection until the next call. */
   private byte[] echo = {};
 
   private int start;
   private int length;
+  private boolean isProved;
 
   /** Sends a payload and waits for its echo, which {@link #check} then compares. */
   abstract void call(byte[] payload) throws Exception;
 
+  /**
+   * Returns true if it can be used after a call that timed out: the late reply is not taken for
+   * that of the next call. A slow server then has no new connections to accept.
+   */
+  boolean survivesTimeout() {
+    return true;
+  }
+
   @Override
   public void close() {}
+
+  /** Proves a new connection by an empty echo. */
+  final void prove() throws Exception {
+    if (!isProved) {
+      call(EMPTY);
+      check(EMPTY);
+      isProved = true;
+    }
+  }
 
   /** Keeps the bytes of an echo. */
   final void keep(byte[] array, int from, int bytes) {

@@ -20,6 +20,16 @@ interface EchoSystem {
     return Set.of("host", "port");
   }
 
+  /** Returns the port of the server. */
+  static int port(Options options) {
+    return (int) options.number("port", 1, 65_535);
+  }
+
+  /** Returns a timeout in whole milliseconds, at least 1: to most libraries 0 means none. */
+  static int millis(long timeoutNs) {
+    return (int) Math.max(1, Math.min(Integer.MAX_VALUE, timeoutNs / 1_000_000));
+  }
+
   /** Starts the server, which serves until the process ends; returns when it answers calls. */
   void serve(Options options) throws Exception;
 

@@ -46,7 +46,7 @@ final class EjbEcho implements EchoSystem {
     Properties settings = new Properties();
     settings.put("openejb.embedded.remotable", "true");
     settings.put("ejbd.bind", options.text("host"));
-    settings.put("ejbd.port", Long.toString(options.number("port", 1, 65_535)));
+    settings.put("ejbd.port", Integer.toString(EchoSystem.port(options)));
     settings.put("ejbd.threads", CALLS);
     // a connection above this number would wait for a thread until another connection ends
     settings.put("ejbd.threadsCore", CALLS);
@@ -63,7 +63,7 @@ final class EjbEcho implements EchoSystem {
 
   @Override
   public Client client(Options options, long timeoutNs) {
-    String timeoutMs = Integer.toString(TcpEcho.millis(timeoutNs));
+    String timeoutMs = Integer.toString(EchoSystem.millis(timeoutNs));
     System.setProperty("openejb.client.connection.pool.size", CALLS);
     System.setProperty("openejb.client.connection.pool.timeout", timeoutMs);
     System.setProperty("openejb.client.connection.socket.timeout", timeoutMs);
@@ -71,7 +71,7 @@ final class EjbEcho implements EchoSystem {
     Properties settings = new Properties();
     settings.put(
         Context.INITIAL_CONTEXT_FACTORY, "org.apache.openejb.client.RemoteInitialContextFactory");
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     settings.put(Context.PROVIDER_URL, "ejbd://" + options.text("host") + ":" + port);
     return () -> new EjbConnection(settings);
   }

@@ -37,7 +37,7 @@ final class GrpcEcho implements EchoSystem {
 
   @Override
   public void serve(Options options) throws IOException {
-    int port = (int) options.number("port", 0, 65_535);
+    int port = EchoSystem.port(options);
     NettyServerBuilder.forAddress(new InetSocketAddress(options.text("host"), port))
         // an echo does not block, so it needs no thread besides those that read
         .directExecutor()
@@ -58,7 +58,7 @@ final class GrpcEcho implements EchoSystem {
   @Override
   public Client client(Options options, long timeoutNs) {
     String host = options.text("host");
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     return () ->
         new GrpcConnection(
             // an address: a name would be resolved again for each channel

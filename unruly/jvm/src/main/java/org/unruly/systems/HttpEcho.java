@@ -14,6 +14,7 @@ import java.time.Duration;
 import org.apache.catalina.Context;
 import org.apache.catalina.connector.Connector;
 import org.apache.catalina.startup.Tomcat;
+import org.apache.tomcat.util.modeler.Registry;
 import org.unruly.jvm.Options;
 
 /**
@@ -30,12 +31,14 @@ final class HttpEcho implements EchoSystem {
 
   @Override
   public void serve(Options options) throws Exception {
+    // its management beans would take most of the start
+    Registry.disableRegistry();
     Tomcat tomcat = new Tomcat();
     Path folder = Files.createTempDirectory("echo");
     folder.toFile().deleteOnExit();
     tomcat.setBaseDir(folder.toString());
     Connector connector = new Connector("org.apache.coyote.http11.Http11NioProtocol");
-    connector.setPort((int) options.number("port", 0, 65_535));
+    connector.setPort(EchoSystem.port(options));
     connector.setProperty("address", options.text("host"));
     connector.setProperty("maxThreads", THREADS);
     connector.setProperty("maxConnections", CONNECTIONS);
@@ -52,7 +55,7 @@ final class HttpEcho implements EchoSystem {
 
   @Override
   public Client client(Options options, long timeoutNs) {
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     URI place = URI.create("http://" + options.text("host") + ":" + port + "/echo");
     Duration timeout = Duration.ofNanos(timeoutNs);
     HttpClient client =

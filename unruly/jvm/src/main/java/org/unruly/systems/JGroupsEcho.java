@@ -50,7 +50,7 @@ final class JGroupsEcho implements EchoSystem {
 
   @Override
   public void serve(Options options) throws Exception {
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     JChannel channel = channel(options.text("host"), port, options, ALONE_MS);
     channel.name(SERVER);
     channel.setReceiver(
@@ -105,7 +105,7 @@ final class JGroupsEcho implements EchoSystem {
     // the stack that JGroups comes with takes these when a channel is made
     System.setProperty("jgroups.bind_addr", host);
     System.setProperty("jgroups.bind_port", Integer.toString(port));
-    String server = host + "[" + options.number("port", 1, 65_535) + "]";
+    String server = host + "[" + EchoSystem.port(options) + "]";
     System.setProperty("jgroups.tcpping.initial_hosts", server);
     System.setProperty("jgroups.tcp.port_range", "0");
     JChannel channel = new JChannel("tcp.xml");

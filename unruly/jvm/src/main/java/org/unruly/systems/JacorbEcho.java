@@ -45,7 +45,7 @@ final class JacorbEcho implements EchoSystem {
   public void serve(Options options) throws Exception {
     Properties settings = settings();
     settings.put("OAIAddr", options.text("host"));
-    settings.put("OAPort", Long.toString(options.number("port", 1, 65_535)));
+    settings.put("OAPort", Integer.toString(EchoSystem.port(options)));
     if (options.has("announce")) {
       settings.put("jacorb.ior_proxy_host", options.text("announce"));
     }
@@ -66,7 +66,7 @@ final class JacorbEcho implements EchoSystem {
   @Override
   public Client client(Options options, long timeoutNs) {
     Properties settings = settings();
-    String timeoutMs = Integer.toString(TcpEcho.millis(timeoutNs));
+    String timeoutMs = Integer.toString(EchoSystem.millis(timeoutNs));
     settings.put("jacorb.connection.client.connect_timeout", timeoutMs);
     settings.put("jacorb.connection.client.pending_reply_timeout", timeoutMs);
     // a request makes one attempt

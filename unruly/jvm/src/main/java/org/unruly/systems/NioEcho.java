@@ -24,7 +24,7 @@ final class NioEcho implements EchoSystem {
   @Override
   public void serve(Options options) throws IOException {
     InetAddress host = InetAddress.getByName(options.text("host"));
-    int port = (int) options.number("port", 0, 65_535);
+    int port = EchoSystem.port(options);
     Selector selector = Selector.open();
     ServerSocketChannel server = ServerSocketChannel.open();
     server.bind(new InetSocketAddress(host, port), TcpEcho.BACKLOG);
@@ -38,7 +38,7 @@ final class NioEcho implements EchoSystem {
   @Override
   public Client client(Options options, long timeoutNs) {
     String host = options.text("host");
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     return () -> new NioConnection(new InetSocketAddress(host, port), timeoutNs);
   }
 
@@ -205,6 +205,11 @@ final class NioEcho implements EchoSystem {
         throw Failure.timeout(timeoutNs);
       }
       selector.selectedKeys().clear();
+    }
+
+    @Override
+    boolean survivesTimeout() {
+      return false;
     }
 
     @Override

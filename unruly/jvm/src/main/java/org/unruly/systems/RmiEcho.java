@@ -38,7 +38,7 @@ final class RmiEcho implements EchoSystem {
   @Override
   public void serve(Options options) throws Exception {
     InetAddress host = InetAddress.getByName(options.text("host"));
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     String announced = options.has("announce") ? options.text("announce") : host.getHostAddress();
     // this is the address in stubs; without the factory below RMI would listen on all addresses
     System.setProperty("java.rmi.server.hostname", announced);
@@ -54,8 +54,8 @@ final class RmiEcho implements EchoSystem {
   @Override
   public Client client(Options options, long timeoutNs) {
     String host = options.text("host");
-    int port = (int) options.number("port", 1, 65_535);
-    String timeoutMs = Integer.toString(TcpEcho.millis(timeoutNs));
+    int port = EchoSystem.port(options);
+    String timeoutMs = Integer.toString(EchoSystem.millis(timeoutNs));
     // RMI reads these once, when its first class is loaded
     System.setProperty("sun.rmi.transport.tcp.responseTimeout", timeoutMs);
     System.setProperty("sun.rmi.transport.tcp.handshakeTimeout", timeoutMs);

@@ -30,14 +30,14 @@ final class TcpEcho implements EchoSystem {
   @Override
   public void serve(Options options) throws IOException {
     InetAddress host = InetAddress.getByName(options.text("host"));
-    ServerSocket server = new ServerSocket((int) options.number("port", 0, 65_535), BACKLOG, host);
+    ServerSocket server = new ServerSocket(EchoSystem.port(options), BACKLOG, host);
     start("accept", () -> accept(server));
   }
 
   @Override
   public Client client(Options options, long timeoutNs) {
     String host = options.text("host");
-    int port = (int) options.number("port", 1, 65_535);
+    int port = EchoSystem.port(options);
     return () -> new TcpConnection(new InetSocketAddress(host, port), timeoutNs);
   }
 
@@ -121,7 +121,7 @@ final class TcpEcho implements EchoSystem {
     private byte[] message = new byte[ROOM];
 
     private TcpConnection(InetSocketAddress server, long timeoutNs) throws IOException {
-      int timeoutMs = millis(timeoutNs);
+      int timeoutMs = EchoSystem.millis(timeoutNs);
       try {
         socket.connect(server, timeoutMs);
         socket.setTcpNoDelay(true);
@@ -148,6 +148,11 @@ final class TcpEcho implements EchoSystem {
     }
 
     @Override
+    boolean survivesTimeout() {
+      return false;
+    }
+
+    @Override
     public void close() {
       try {
         socket.close();
@@ -155,10 +160,5 @@ final class TcpEcho implements EchoSystem {
         // it is of no use any more, closed or not
       }
     }
-  }
-
-  /** Returns a timeout in whole milliseconds, at least 1: 0 would mean none. */
-  static int millis(long timeoutNs) {
-    return (int) Math.max(1, Math.min(Integer.MAX_VALUE, timeoutNs / 1_000_000));
   }
 }

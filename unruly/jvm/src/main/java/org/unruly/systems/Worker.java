@@ -11,6 +11,9 @@ final class Worker implements Runnable {
   private byte[] payload;
   private long request;
   private long bytes;
+  /** True if the connection was used for the request. */
+  private boolean isUsed;
+
   private long sentNs;
   private long receivedNs;
   private Thread thread;
@@ -51,7 +54,7 @@ final class Worker implements Runnable {
         call();
       } catch (Exception | OutOfMemoryError | LinkageError thrown) {
         failure = Failure.of(thrown);
-        discard();
+        discard(failure);
       }
       pool.release(this);
       if (failure == null) {
@@ -66,11 +69,14 @@ final class Worker implements Runnable {
     sentNs = System.nanoTime();
     receivedNs = sentNs;
     boolean called = false;
+    isUsed = false;
     try {
       callers.checkBytes(bytes);
+      isUsed = true;
       if (connection == null) {
         connection = callers.open();
       }
+      connection.prove();
       fill();
       sentNs = System.nanoTime();
       connection.call(payload);
@@ -97,12 +103,14 @@ final class Worker implements Runnable {
     }
   }
 
-  /** Drops the connection, which may be broken, and the payload, which it may still read. */
-  private void discard() {
-    if (connection != null) {
-      connection.close();
-    }
-    connection = null;
+  /** Drops the connection if it may be broken, and the payload, which may still be sent. */
+  private void discard(Failure failure) {
     payload = null;
+    boolean isTimeout = failure.kind() == Failure.Kind.UNAVAILABLE;
+    boolean keeps = !isUsed || isTimeout && connection != null && connection.survivesTimeout();
+    if (connection != null && !keeps) {
+      connection.close();
+      connection = null;
+    }
   }
 }

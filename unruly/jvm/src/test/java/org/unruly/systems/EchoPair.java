@@ -81,15 +81,14 @@ final class EchoPair implements AutoCloseable {
     return code;
   }
 
+  /** Ends both by SIGTERM, so that they remove their files in memory. */
   @Override
   public void close() {
-    if (client != null) {
-      client.close();
-    }
-    if (server != null) {
-      // by SIGTERM, so that it removes its files in memory
-      server.process.destroy();
-      server.process.onExit().join();
+    for (EchoProcess one : new EchoProcess[] {client, server}) {
+      if (one != null) {
+        one.process.destroy();
+        one.process.onExit().join();
+      }
     }
   }
 }

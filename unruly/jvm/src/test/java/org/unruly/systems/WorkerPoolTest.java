@@ -124,6 +124,22 @@ class WorkerPoolTest {
   }
 
   @Test
+  void aTimeoutAndATooLargePayloadKeepTheConnection() throws Exception {
+    WorkerPool pool =
+        pool(
+            () -> {
+              throw Failure.timeout(5_000_000);
+            });
+    for (int request = 1; request <= 3; request++) {
+      pool.submit(request, 4);
+      assertTrue(result().endsWith(" unavailable no reply within 5 ms"));
+      pool.submit(request, EchoSystem.MAX_BYTES + 1L);
+      assertTrue(result().contains(" store a payload of 67108865 bytes is above the limit"));
+    }
+    assertEquals(1, connections.get());
+  }
+
+  @Test
   void aCallMakesNoGarbageOfItsOwn() throws Exception {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     long[] allocated = new long[2];
