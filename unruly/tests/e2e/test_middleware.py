@@ -173,7 +173,7 @@ def test_a_call_in_an_open_loop_counts_from_its_schedule(tmp_path: Path) -> None
     [
         (["system:rmj"], "did you mean rmi"),
         (["system:rmi", "--value", "1KB"], "every request is a call with payload bytes"),
-        (["system:rmi", "--transport", "udp"], "the system says what is called, and how"),
+        (["system:rmi", "--transport", "udp"], "the system names the server and its transport"),
     ],
 )
 def test_a_wrong_system_or_flag_is_refused_with_a_hint(words: list[str], wanted: str) -> None:

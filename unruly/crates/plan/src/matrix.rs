@@ -167,7 +167,7 @@ fn last_part(path: &str) -> &str {
     path.rsplit_once('.').map_or(path, |(_, key)| key)
 }
 
-/// The keys of `[drive]` that make way for this one: what is called is one choice.
+/// The keys of `[drive]` that make way for this one: a run calls one server.
 fn beside(path: &str) -> &'static [&'static str] {
     match path {
         "drive.url" => &["store", "system"],

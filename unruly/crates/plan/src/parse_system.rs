@@ -28,7 +28,7 @@ pub(crate) fn own_echo(section: &Section<'_>) -> Result<Option<Transport>, PlanE
     let (url, service) = (drive::URL.name, drive::SERVICE.name);
     let others = [url, service, drive::ADDRESS.name, drive::TRANSPORT.name];
     if let Some(other) = others.into_iter().find(|it| section.has(it)) {
-        let wanted = "must be left out: the system says what is called, and how";
+        let wanted = "must be left out: the system names the server and its transport";
         return Err(section.refuse(other, wanted, format!("remove {other}")));
     }
     if name.is_empty() || name.chars().any(char::is_control) {

@@ -710,11 +710,11 @@ fn a_store_is_refused_what_it_has_not() {
     );
     store(
         "system = \"udp\"\ntransport = \"tcp\"",
-        "plan.toml:6: transport is \"tcp\"; must be left out: the system says what is called, and how; hint: remove transport",
+        "plan.toml:6: transport is \"tcp\"; must be left out: the system names the server and its transport; hint: remove transport",
     );
     store(
         "system = \"rmi\"\nurl = \"redis://h\"",
-        "plan.toml:6: url is \"redis://h\"; must be left out: the system says what is called, and how; hint: remove url",
+        "plan.toml:6: url is \"redis://h\"; must be left out: the system names the server and its transport; hint: remove url",
     );
     store(
         "system = \"\"",

@@ -361,7 +361,7 @@ def _cells_left_out(analysis: Analysis) -> Iterator[Finding]:
         "part of the matrix was left out",
         "; ".join(left_out) + ".",
         {"left_out": left_out},
-        "Install what is missing, and measure again.",
+        "Install the missing programs, and measure again.",
     )
 
 

@@ -77,7 +77,7 @@ pub(crate) struct Ground<'a> {
 ///
 /// # Errors
 ///
-/// Names what is missing, and how to get it.
+/// Names the missing programs, and how to get them.
 pub(super) fn obtain(name: &str, service: &Service, say: &dyn Fn(&str)) -> Result<Programs> {
     archive(name)?;
     packages::programs(name, service, say)

@@ -13,7 +13,8 @@ from unruly.topics.factors.statistics import factors_of
 
 if TYPE_CHECKING:
     from unruly.drawing.view import View
-    from unruly.topics.factors.statistics import Magical, MatrixCell
+    from unruly.topics.factors.cells import MatrixCell
+    from unruly.topics.factors.statistics import Magical
 
 MOST_CELLS: Final = 400
 TABLE_CELLS: Final = 60

@@ -7,7 +7,7 @@ where a mean is needed; a note says how many are left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
@@ -31,6 +31,7 @@ from unruly.stats import (
 from unruly.stats.histogram import FAILED_BUCKET
 from unruly.tables import fetch, inline
 from unruly.topics.factors import tables as matrix_tables
+from unruly.topics.factors.cells import MatrixCell
 from unruly.topics.factors.systems import SystemRow, by_system
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from unruly.base.context import Context
     from unruly.base.operation import CellSummary
     from unruly.base.part import Part
-    from unruly.contract import Absent, OrNull
+    from unruly.contract import OrNull
 
 LATENCY: Final = "response"
 SHARE: Final = 0.01
@@ -66,40 +67,6 @@ quota.
 runtimes compares those.
 """
 CELLS_MAX: Final = 5_000
-
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """One configuration: what the slowest 1 % does to it.
-
-    Haircut values are None where a request failed. ``dip_q`` is the dip's p-value adjusted over all
-    cells.
-    """
-
-    cell: str
-    factors: dict[str, str]
-    system: str
-    n: int
-    failed: int
-    mean: float | None
-    median: float | None
-    p99: float | None
-    largest: float | None
-    over_10x_mean: int | None
-    over_3_sigma: int | None
-    p99_over_mean: Interval | None
-    mean_after: float | None = None
-    p99_after: float | None = None
-    largest_after: float | None = None
-    smallest_haircut: float | None = None
-    outlier_share: float | None = None
-    outlier_size: float | None = None
-    """Mean of the outliers (beyond mean + 3 sd) over the mean."""
-    streak: Interval | None = None
-    dip: float | None = None
-    dip_p: float | None = None
-    dip_q: float | None = None
-    absent: Absent = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unruly.stats import Line
-    from unruly.topics.factors.statistics import Explained, Magical, MatrixCell, RankCorrelation
+    from unruly.topics.factors.cells import MatrixCell
+    from unruly.topics.factors.statistics import Explained, Magical, RankCorrelation
     from unruly.topics.factors.systems import SystemRow
 
 

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from unruly.stats import Line
-    from unruly.topics.factors.statistics import MatrixCell
+    from unruly.topics.factors.cells import MatrixCell
 
 UNRULY: Final = 10.0
-"""A maximum beyond so many means is unruly."""
+"""A maximum above this many means is unruly."""
 
 
 @dataclass(frozen=True)

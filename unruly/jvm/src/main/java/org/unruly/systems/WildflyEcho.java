@@ -41,7 +41,7 @@ final class WildflyEcho implements EchoSystem {
         Context.INITIAL_CONTEXT_FACTORY, "org.wildfly.naming.client.WildFlyInitialContextFactory");
     int port = (int) options.number("port", 1, 65_535);
     settings.put(Context.PROVIDER_URL, "remote+http://" + options.text("host") + ":" + port);
-    int timeoutMs = TcpEcho.millis(timeoutNs);
+    int timeoutMs = EchoSystem.millis(timeoutNs);
     // a call that times out while classes are loaded breaks off the attempt to connect
     new WildflyConnection(settings, Math.max(FIRST_MS, timeoutMs)).call(new byte[0]);
     return () -> new WildflyConnection(settings, timeoutMs);
