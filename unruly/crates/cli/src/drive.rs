@@ -425,9 +425,10 @@ mod tests {
             .map(|it| it.get_id().as_str())
             .collect();
         for key in known_keys() {
-            // The URL already gives the address and the store.
+            // The URL already gives the address, the store and the system.
             let of_drive = key.strip_prefix("drive.");
-            if let Some(key) = of_drive.filter(|key| !["address", "store"].contains(key)) {
+            if let Some(key) = of_drive.filter(|key| !["address", "store", "system"].contains(key))
+            {
                 assert!(flags.contains(&key), "{key}");
             }
         }
