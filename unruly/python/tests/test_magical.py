@@ -237,33 +237,44 @@ def test_an_address_and_a_transport_name_a_system_together():
     assert magical.system_of({"drive.clients": "4", "mesh.runtime": "jvm"}) == "all"
 
 
-def cell(system, mean, p99, largest, *, haircut=0.001, outliers=0.002):
+def cell(system, mean, p99, largest, *, haircut=0.001, outliers=2, failed=0):
+    ratio = Interval(p99 / mean, 0.9 * p99 / mean, 1.1 * p99 / mean, 0.95, 1_000, None, "given")
+    fine = failed == 0
     return magical.MatrixCell(
-        cell=f"{system} {mean}", factors={"drive.system": system}, system=system, n=1_000, failed=0,
-        mean=mean, median=mean / 2, p99=p99, largest=largest, over_10x_mean=None, over_3_sigma=None,
-        p99_over_mean=Interval(p99 / mean, None, None, 0.95, 1_000, None, "no interval"),
-        smallest_haircut=haircut, outlier_share=outliers, outlier_size=5.0,
+        cell=f"{system} {mean}", factors={"drive.system": system}, system=system, n=1_000,
+        failed=failed, mean=mean if fine else None, median=mean / 2, p99=p99 if fine else None,
+        largest=largest if fine else None, over_10x_mean=outliers // 2 if fine else None,
+        over_3_sigma=outliers if fine else None, p99_over_mean=ratio if fine else None,
+        smallest_haircut=haircut if fine else None, outlier_share=0.5, outlier_size=5.0,
     )  # fmt: skip
 
 
 def test_systems_stand_side_by_side_with_what_their_cells_have_in_common():
     cells = [
-        cell("rmi", 10.0, 20.0, 50.0),
-        cell("ejb", 10.0, 90.0, 900.0, outliers=0.03),
+        cell("rmi", 10.0, 20.0, 50.0, outliers=0),
+        cell("ejb", 10.0, 90.0, 900.0, outliers=30),
         cell("rmi", 20.0, 50.0, 300.0, haircut=0.004),
         cell("rmi", 40.0, 110.0, 200.0),
-        cell("ejb", 30.0, 80.0, 200.0, haircut=None),
+        cell("ejb", 30.0, 80.0, 200.0, failed=1),
+        cell("udp", 5.0, 6.0, 7.0, failed=9),
     ]
     line = line_fit([10, 20, 40], [20, 50, 110])
-    rmi, ejb = systems.by_system(cells, {"rmi": line})
-    assert (rmi.system, rmi.cells, rmi.median) == ("rmi", 3, 10.0)
+    rmi, ejb, udp = systems.by_system(cells, {"rmi": line})
+    assert (rmi.system, rmi.cells, rmi.failing_cells, rmi.median) == ("rmi", 3, 0, 10.0)
     assert rmi.p99_over_mean == (2.0, 2.75)
+    assert rmi.most_p99_over_mean.high == pytest.approx(1.1 * 2.75)
     assert (rmi.maximum_over_mean, rmi.unruly_cells) == (15.0, 1)
-    assert (rmi.smallest_haircut, rmi.outlier_share, rmi.outlier_size) == (0.004, (0.002,) * 2, 5.0)
+    # a cell without outliers counts as one, whatever their size elsewhere
+    assert (rmi.over_10x_share, rmi.outlier_share) == ((0.0, 0.001), (0.0, 0.002))
+    assert (rmi.smallest_haircut, rmi.outlier_size) == (0.004, 5.0)
     assert rmi.line.slope.estimate == pytest.approx(3.0)
-    assert (ejb.unruly_cells, ejb.outlier_share) == (1, (0.002, 0.03))
+    assert (ejb.unruly_cells, ejb.cells, ejb.failing_cells) == (1, 2, 1)
     # a cell with failed requests has no haircut, and then the system has none
     assert (ejb.smallest_haircut, ejb.line) == (None, None)
+    assert (udp.p99_over_mean, udp.maximum_over_mean, udp.failing_cells) == (None, None, 1)
+    # a failure never makes a system look better
+    order = sorted([udp, ejb, rmi], key=systems.predictable_first)
+    assert [it.system for it in order] == ["rmi", "ejb", "udp"]
 
 
 def test_the_page_has_the_most_predictable_system_first(planted, tmp_path):
@@ -277,6 +288,7 @@ def test_the_page_has_the_most_predictable_system_first(planted, tmp_path):
                  if it.system == row[0].text) for row in table.rows]  # fmt: skip
     assert sorted(row[0].text for row in table.rows) == names
     assert worst == sorted(worst)
+    assert "counts from the stamp that its caller takes" in table.note
 
 
 def test_more_systems_than_colours_are_drawn_in_one_colour_and_have_their_lines_in_the_table(

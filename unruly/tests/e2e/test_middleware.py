@@ -148,6 +148,47 @@ def test_without_any_system_that_can_be_measured_the_run_says_why(tmp_path: Path
     assert "no-such-program not found" in said.stderr
 
 
+def test_a_run_in_which_no_system_starts_fails(tmp_path: Path) -> None:
+    broken = [write_system(tmp_path, name) for name in ("one", "two")]
+    for name in ("one", "two"):
+        (tmp_path / f"{name}-server.py").write_text("raise SystemExit('no room for it')")
+    said = call("run", write_plan(tmp_path, *broken), "-o", tmp_path / "run")
+    assert said.returncode == 2, said.stderr
+    assert "could not be started" in said.stderr
+    assert Measured(tmp_path / "run").manifest["status"] == "incomplete"
+
+
+def test_a_resumed_sweep_keeps_its_cells_when_a_system_has_come_since(tmp_path: Path) -> None:
+    late = write_system(tmp_path, "late", program="no-such-program")
+    own = write_system(tmp_path, "own")
+    plan, out = write_plan(tmp_path, "tcp", late, own, "udp"), tmp_path / "run"
+    said = call("run", plan, "-q", "-o", out, "--for", "1ns")
+    assert said.returncode == 0, said.stderr
+    write_system(tmp_path, "late")
+    said = call("run", plan, "-q", "--resume", out)
+    assert said.returncode == 0, said.stderr
+    run = Measured(out)
+    assert sorted(it["cell"].split("/")[-1] for it in run.manifest["trials"]) == [
+        "own.toml", "system=tcp", "system=udp",
+    ]  # fmt: skip
+    assert [count for _, count in sorted(calls(run).items())] == [300, 300, 300]
+    assert "no-such-program" in run.manifest["left_out"][0]
+
+
+def test_each_system_takes_the_parameters_that_it_has(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, "tcp", "jvm-tcp", write_system(tmp_path, "own"))
+    text = plan.read_text()
+    plan.write_text(text.replace("[matrix]", '[service]\nheap = "64MiB"\n[matrix]'))
+    said = call("run", plan, "-q", "-o", tmp_path / "run")
+    assert said.returncode == 0, said.stderr
+    assert all(count == 300 for count in calls(Measured(tmp_path / "run")).values())
+    plan.write_text(text.replace("[matrix]", "[service]\nhepa = 1\n[matrix]"))
+    said = call("run", plan, "-q", "-o", tmp_path / "other")
+    assert said.returncode == 2
+    assert 'no system of the plan has the parameter "hepa"' in said.stderr
+    assert "did you mean heap" in said.stderr
+
+
 def test_an_echo_with_other_bytes_is_a_failed_call(tmp_path: Path) -> None:
     wrong = write_system(tmp_path, "wrong", change='.replace(b" ", b"x")')
     out = tmp_path / "run"
@@ -172,6 +213,8 @@ def test_a_call_in_an_open_loop_counts_from_its_schedule(tmp_path: Path) -> None
     ("words", "wanted"),
     [
         (["system:rmj"], "did you mean rmi"),
+        (["system:redis"], 'store = "redis" starts the service of this name'),
+        (["system:rmi", "--retries", "1"], "every request is a call with payload bytes"),
         (["system:rmi", "--value", "1KB"], "every request is a call with payload bytes"),
         (["system:rmi", "--transport", "udp"], "the system names the server and its transport"),
     ],

@@ -353,11 +353,11 @@ fn key_of(url: &Url) -> (&'static str, String) {
 
 /// Refuses a target that nothing here can drive, before anything is started.
 fn check_scheme(url: &Url) -> Result<()> {
-    if url
-        .system()
-        .is_some_and(|it| services::OWN_SYSTEMS.contains(&it))
-    {
-        return Ok(());
+    if let Some(name) = url.system() {
+        return match services::OWN_SYSTEMS.contains(&name) {
+            true => Ok(()),
+            false => services::system(name).map(drop),
+        };
     }
     if let Some(name) = url.service() {
         return services::service(name).map(|_| ());

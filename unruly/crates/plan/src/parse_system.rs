@@ -8,13 +8,14 @@ use crate::units::Bytes;
 use crate::url::Url;
 
 /// Keys that mean nothing where every request is a call.
-const OF_STORES: [&str; 8] = [
+const OF_STORES: [&str; 9] = [
     keys::OPERATIONS.name,
     keys::KEYS.name,
     keys::ORDER.name,
     keys::SKEW.name,
     keys::VALUE.name,
     keys::LEVEL.name,
+    keys::RETRIES.name,
     keys::PRELOAD.name,
     keys::KEEP.name,
 ];

@@ -103,7 +103,7 @@ pub(crate) struct Run {
 ///
 /// When the run cannot start or be resumed, or its counts do not add up.
 pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
-    let (mut cells, left_out) = possible(plan.cells()?, options.quiet)?;
+    let all = plan.cells()?;
     let times = read_times(plan)?;
     let mut plan = plan.clone();
     if times.is_some() {
@@ -125,6 +125,10 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
         );
         return Ok(directory.clone());
     }
+    let (mut cells, left_out) = match &resumed {
+        Some(resumed) => resumed.cells(all),
+        None => possible(all, options.quiet)?,
+    };
     options.live.check(&cells)?;
     // Before anything is made or asked: its addresses may be taken.
     let mut live = options.live.start(options.quiet)?;
@@ -256,6 +260,7 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
         services::configure(cell)?;
     }
     services::check_processes(cells)?;
+    services::check_parameters(cells)?;
     let mut met: Vec<&Store> = Vec::new();
     for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {

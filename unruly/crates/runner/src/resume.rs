@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use unruly_plan::Cell;
 use unruly_trace::{
     Counts, Manifest, Part, RunLock, RunStatus, TraceError, TrialKey, TrialRecord, damaged,
     recover_locked, remove_others,
@@ -73,6 +74,21 @@ impl Resumed {
             lock,
             manifest,
         })
+    }
+
+    /// Returns the cells that the run has measured or was going to, and a sentence about each that was
+    /// left out. The host may lack other systems today, and the rows have the places of these cells.
+    pub(crate) fn cells(&self, all: Vec<Cell>) -> (Vec<Cell>, Vec<String>) {
+        let names: BTreeSet<&str> = self
+            .manifest
+            .cells
+            .iter()
+            .map(|it| it.name.as_str())
+            .collect();
+        let kept = all
+            .into_iter()
+            .filter(|it| names.contains(it.name.as_str()));
+        (kept.collect(), self.manifest.left_out.clone())
     }
 
     /// Returns true if there is nothing left to measure.

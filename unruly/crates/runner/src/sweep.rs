@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::Result;
-use unruly_plan::Plan;
+use unruly_plan::{Cell, Plan};
 use unruly_program::host_of;
 use unruly_trace::{
     ClockPair, Manifest, RunStatus, TrialKey, TrialRecord, recover_locked, sync_folders,
@@ -183,29 +183,31 @@ impl<'a> Sweep<'a> {
         manifest.started_ns = starts.min().unwrap_or(manifest.started_ns);
     }
 
-    /// Goes on without a middleware system that could not be started, where others are measured and
-    /// no trial of it is. Returns whether the sweep goes on.
+    /// Leaves out a trial whose middleware system could not be started, and all trials of a system of
+    /// which none was measured. Returns false where no other system is left: the run ends then.
     fn lose(&mut self, system: &str, why: &str, manifest: &mut Manifest) -> bool {
         let of_system = |name: &str| {
             let cell = self.run.cells.iter().find(|it| it.name == name);
             cell.is_some_and(|it| system_of(it) == Some(system))
         };
-        let others = self
-            .run
-            .cells
-            .iter()
-            .any(|it| system_of(it) != Some(system));
-        let measured = manifest
-            .trials
-            .iter()
-            .any(|it| it.is_complete() && of_system(&it.cell));
-        if !others || measured {
+        let mut trials = manifest.trials.iter();
+        let measured = trials.any(|it| it.is_complete() && of_system(&it.cell));
+        if !measured {
+            self.lost.insert(system.to_owned());
+        }
+        let is_left = |cell: &Cell| system_of(cell).is_none_or(|it| !self.lost.contains(it));
+        if !self.run.cells.iter().any(is_left) {
             return false;
         }
-        manifest.trials.pop();
-        self.progress.note(&format!("left out: {why}"));
-        manifest.left_out.push(why.to_owned());
-        self.lost.insert(system.to_owned());
+        let trial = manifest.trials.pop();
+        let told = match trial.filter(|_| measured) {
+            Some(trial) => format!("one trial of cell {:?}: {why}", trial.cell),
+            None => why.to_owned(),
+        };
+        self.progress.note(&format!("left out: {told}"));
+        if !manifest.left_out.contains(&told) {
+            manifest.left_out.push(told);
+        }
         self.left_out += 1;
         true
     }

@@ -22,7 +22,7 @@ use super::processes::Processes;
 use super::progress::Progress;
 use super::quota::Quota;
 use super::telling::events_of;
-use crate::services::{Ground, NotStarted, Services};
+use crate::services::{Ground, NotStarted, Services, settings_of};
 
 /// Time that a load has to end after its schedule. A stream gives up after 10 s if
 /// its reader does not read.
@@ -439,13 +439,14 @@ fn start_services(
         return Ok(None);
     };
     let called = store.calls.is_some();
+    let settings = settings_of(&name, drive.system.is_some(), &plan.service)?;
     let services = Services::start(
         &name,
         &Ground {
             directory: &run.directory,
             stem: format!("c{cell}r{repeat}"),
             stop: &run.stop,
-            settings: &plan.service,
+            settings: &settings,
             pins: &plan.pins,
             faults: &plan.faults,
             seed: plan.seed,

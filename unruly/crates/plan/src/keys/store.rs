@@ -69,7 +69,7 @@ table! {
         "retries",
         Limits::within(0, MAX_RETRIES as u64, 1).or(0),
         "how often a client repeats a failed request; each try is a row",
-    ), |it| (it.calls.is_none() || it.retries > 0).then(|| it.retries.to_string());
+    ), |it| it.calls.is_none().then_some(it.retries).and_then(bare);
 
     PRELOAD: Switch = key(
         "preload",

@@ -57,7 +57,7 @@ pub(crate) fn store() -> impl Strategy<Value = Store> {
                 value: value.parse().expect("a size"),
                 level,
                 pipeline,
-                retries,
+                retries: if calls.is_some() { 0 } else { retries },
                 preload: keys % 2 == 0,
                 keep: keys % 3 == 0 && calls.is_none(),
                 http,

@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Result;
-use unruly_plan::{Cell, Load, PlanError, ServiceFile, did_you_mean};
+use unruly_plan::{Cell, Load, PlanError, ServiceFile, Setting, did_you_mean};
 
 pub(crate) use names::check_processes;
 pub use packages::install;
@@ -133,15 +133,102 @@ pub fn service(name: &str) -> Result<ServiceFile> {
     Ok(ServiceFile::parse(name, &text(name)?)?)
 }
 
-/// Checks the service of a cell, and the parameters that the cell chooses for it.
-pub(crate) fn configure(cell: &Cell) -> Result<()> {
+/// Reads the file of a middleware system, by its name or its path.
+///
+/// # Errors
+///
+/// When there is none, or it is not one.
+pub fn system(name: &str) -> Result<ServiceFile> {
+    let is_shipped = systems().any(|(known, _)| known == name);
+    if is_shipped || Path::new(name).is_file() {
+        return service(name);
+    }
+    let known: Vec<&str> = OWN_SYSTEMS
+        .into_iter()
+        .chain(SYSTEMS.map(|it| it.0))
+        .collect();
+    let all = format!("use one of {}, or give the file of one", known.join(", "));
+    let hint = match shipped().any(|(known, _)| known == name) {
+        true => format!("store = \"{name}\" starts the service of this name"),
+        false => did_you_mean(name, known, &all),
+    };
+    anyhow::bail!("system:{name}: there is no such middleware system; hint: {hint}")
+}
+
+/// The file of the service or middleware system that a cell starts, if it starts one, and the values
+/// that the cell chooses for its parameters. Where a plan compares systems, each takes the
+/// parameters that it has.
+fn started(cell: &Cell) -> Result<Option<(ServiceFile, BTreeMap<String, Setting>)>> {
     let Load::Drive(drive) = &cell.plan.load else {
-        return Ok(());
+        return Ok(None);
     };
     let Some(name) = drive.store.as_ref().and_then(|it| it.url.service()) else {
+        return Ok(None);
+    };
+    if drive.system.is_none() {
+        return Ok(Some((service(name)?, cell.plan.service.clone())));
+    }
+    let file = system(name)?;
+    let chosen = own_settings(&file, &cell.plan.service);
+    Ok(Some((file, chosen)))
+}
+
+/// The values of these that are parameters of a system.
+fn own_settings(
+    file: &ServiceFile,
+    settings: &BTreeMap<String, Setting>,
+) -> BTreeMap<String, Setting> {
+    let has = |name: &String| file.parameters.iter().any(|it| it.name == *name);
+    let own = settings.iter().filter(|(name, _)| has(name));
+    own.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Returns the values that a plan chooses for the service or system that it starts.
+pub(crate) fn settings_of(
+    name: &str,
+    is_system: bool,
+    settings: &BTreeMap<String, Setting>,
+) -> Result<BTreeMap<String, Setting>> {
+    if is_system {
+        return Ok(own_settings(&system(name)?, settings));
+    }
+    Ok(settings.clone())
+}
+
+/// Refuses a parameter that no system of a sweep has.
+pub(crate) fn check_parameters(cells: &[Cell]) -> Result<()> {
+    let mut known = BTreeSet::new();
+    for cell in cells.iter().filter(|it| system_of(it).is_some()) {
+        let found = started(cell)?;
+        let files = found.iter().flat_map(|(file, _)| &file.parameters);
+        known.extend(files.map(|it| it.name.clone()));
+    }
+    let is_call = |cell: &&Cell| matches!(&cell.plan.load, Load::Drive(it) if it.system.is_some());
+    for cell in cells.iter().filter(is_call) {
+        let mut chosen = cell.plan.service.iter();
+        let Some((name, setting)) = chosen.find(|(name, _)| !known.contains(*name)) else {
+            continue;
+        };
+        let words = known.iter().map(String::as_str);
+        return Err(PlanError {
+            place: setting.place.0.clone(),
+            key: format!("service.{name}"),
+            wrong: format!("no system of the plan has the parameter {name:?}"),
+            wanted: "must be one of unruly services show SYSTEM".to_owned(),
+            hint: did_you_mean(name, words, "remove it"),
+        }
+        .into());
+    }
+    Ok(())
+}
+
+/// Checks the service of a cell, and the parameters that the cell chooses for it.
+pub(crate) fn configure(cell: &Cell) -> Result<()> {
+    let Some((file, settings)) = started(cell)? else {
         return Ok(());
     };
-    let configured = service(name)?.with(&cell.plan.service);
+    let configured = file.with(&settings);
     configured.map(drop).map_err(|error| {
         let wrong = match cell.factors.len() {
             0 => error.wrong,
@@ -154,13 +241,10 @@ pub(crate) fn configure(cell: &Cell) -> Result<()> {
 /// Returns why a cell cannot be measured: two parameters that the matrix varies cannot have their
 /// values together. Any other fault is an error of the plan, which [`configure`] finds.
 pub(crate) fn impossible(cell: &Cell) -> Result<Option<String>> {
-    let Load::Drive(drive) = &cell.plan.load else {
+    let Some((file, settings)) = started(cell)? else {
         return Ok(None);
     };
-    let Some(name) = drive.store.as_ref().and_then(|it| it.url.service()) else {
-        return Ok(None);
-    };
-    let found = service(name)?.impossible(&cell.plan.service);
+    let found = file.impossible(&settings);
     let varied = |name: &String| cell.factors.contains_key(&format!("service.{name}"));
     let found = found.filter(|it| it.parameters.iter().all(varied));
     Ok(found.map(|it| it.told))
@@ -186,7 +270,10 @@ pub(crate) fn missing_systems(
         let Some(name) = system_of(cell).filter(|name| obtained.insert((*name).to_owned())) else {
             continue;
         };
-        let service = service(name)?.with(&cell.plan.service)?;
+        let Some((file, settings)) = started(cell)? else {
+            continue;
+        };
+        let service = file.with(&settings)?;
         if let Err(error) = running::obtain(name, &service, say) {
             missing.insert(name.to_owned(), format!("{error:#}"));
         }
@@ -206,7 +293,7 @@ impl std::fmt::Display for NotStarted {
 
 #[cfg(test)]
 mod tests {
-    use unruly_plan::{Plan, Setting};
+    use unruly_plan::Plan;
 
     use super::*;
 

@@ -23,7 +23,12 @@ pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
         };
         match drive.store.as_ref().and_then(|it| it.url.service()) {
             Some(name) => {
-                let service = super::service(name)?.with(&cell.plan.service)?;
+                let file = super::service(name)?;
+                let settings = match drive.system {
+                    Some(_) => super::own_settings(&file, &cell.plan.service),
+                    None => cell.plan.service.clone(),
+                };
+                let service = file.with(&settings)?;
                 known.extend(service.processes.into_iter().map(|it| it.name));
             }
             None if drive.system.is_some() => known.extend(cell.plan.load.processes()),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from unruly.drawing import format
 from unruly.drawing.document import Datum, Table, number, table, text
 from unruly.drawing.format import DASH
 from unruly.topics.factors.statistics import factors_of
+from unruly.topics.factors.systems import predictable_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,41 +17,51 @@ if TYPE_CHECKING:
     from unruly.stats import Interval, Line
     from unruly.topics.factors.systems import SystemRow
 
+CALLED: Final = "drive.system"
+FAILED: Final = "every cell has failed requests"
+NOTE: Final = (
+    "A pair is the least and the most of the cells of a system, with the 95 % interval of the cell "
+    "with the most; p50 and the size of outliers are medians over its cells, max / mean is the "
+    "largest. A cell is unruly if its maximum exceeds ten means. Outliers exceed mean + 3 sd, and "
+    "their size is in means. The smallest haircut is the share to cut off until no cell is unruly. "
+    "The line has 95 % intervals. A cell with failed requests has no mean and is in no ratio; "
+    "systems with such cells are last. A maximum grows with the number of requests, so a cell of "
+    "few requests looks calmer."
+)
+CALLS: Final = (
+    " A call of a closed loop counts from the stamp that its caller takes right before it: the "
+    "time until the caller takes that stamp, such as a pause of its garbage collector, is in no "
+    "response. The systems tcp and udp are called by the load generator itself."
+)
+
 
 def systems(view: View) -> Table | None:
     """Return a row for each system, the most predictable first; None for a single one."""
     magical = factors_of(view.analysis)
-    if magical is None:
+    if magical is None or len(magical.by_system) < 2:
         return None
-    rows = [it for it in magical.by_system if it.p99_over_mean is not None]
-    if len(rows) < 2:
-        return None
-    rows.sort(key=lambda it: it.p99_over_mean[1] if it.p99_over_mean else 0.0)
+    rows = sorted(magical.by_system, key=predictable_first)
     columns = (
-        "system", "cells", "p50", "p99 / mean", "max / mean", "unruly cells", "outliers",
-        "their size", "smallest haircut", "p99 = a × mean + b: a", "b",
+        "system", "cells", "failing", "p50", "p99 / mean", "max / mean", "unruly cells",
+        "over 10 × mean", "outliers", "their size", "smallest haircut", "p99 = a × mean + b: a",
+        "b",
     )  # fmt: skip
     body = [[text(it.system), *_numbers(it)] for it in rows]
-    return table(
-        columns,
-        body,
-        "The systems side by side, the most predictable first",
-        "A pair is the least and the most of the cells of a system. A cell is unruly if its "
-        "maximum exceeds ten means; outliers exceed mean + 3 sd, and their size is in means. "
-        "The smallest haircut is the share to cut off until no cell is unruly. The line has 95 % "
-        "intervals.",
-    )
+    note = NOTE + (CALLS if CALLED in magical.factors else "")
+    return table(columns, body, "The systems side by side, the most predictable first", note)
 
 
 def _numbers(row: SystemRow) -> list[Datum]:
     line = row.line
     return [
         number(format.count(row.cells)),
+        number(format.count(row.failing_cells)),
         number(format.duration(row.median), "no cell has a median"),
-        number(_pair(row.p99_over_mean, format.times), "", strong=True),
-        number(format.times(row.maximum_over_mean), "every cell has failed requests"),
-        number(format.count(row.unruly_cells)),
-        number(_pair(row.outlier_share, format.share), "no cell has outliers"),
+        number(_ratio(row), FAILED, strong=True),
+        number(format.times(row.maximum_over_mean), FAILED),
+        number(f"{row.unruly_cells} of {row.cells - row.failing_cells}"),
+        number(_pair(row.over_10x_share, format.share), FAILED),
+        number(_pair(row.outlier_share, format.share), FAILED),
         number(format.times(row.outlier_size), "no cell has outliers"),
         number(format.share(row.smallest_haircut), "a request failed"),
         number(_between(line.slope if line else None, format.significant), _reason(line)),
@@ -60,6 +71,14 @@ def _numbers(row: SystemRow) -> list[Datum]:
 
 def _reason(line: Line | None) -> str:
     return line.reason if line is not None else "too few cells"
+
+
+def _ratio(row: SystemRow) -> str:
+    shown = _pair(row.p99_over_mean, format.times)
+    most = row.most_p99_over_mean
+    if most is None or most.low is None or most.high is None:
+        return shown
+    return f"{shown} [{format.times(most.low)}, {format.times(most.high)}]"
 
 
 def _pair(pair: tuple[float, float] | None, shown: Callable[[float], str]) -> str:

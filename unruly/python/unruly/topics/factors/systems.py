@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from unruly.stats import Line
+    from unruly.stats import Interval, Line
     from unruly.topics.factors.cells import MatrixCell
 
 UNRULY: Final = 10.0
@@ -21,24 +21,33 @@ UNRULY: Final = 10.0
 class SystemRow:
     """What the cells of one system have in common. Times in ns.
 
-    A pair is the least and the most of its cells; None where no cell has the number. The intervals
-    of each cell are in `MatrixCell`, those of the line in `Line`.
+    A pair is the least and the most of its cells. A cell with failed requests has no mean, and so
+    no ratio to it: ``failing_cells`` counts such cells, and the numbers are of the others; None
+    where there is no other. The intervals of each cell are in `MatrixCell`, those of the line in
+    `Line`.
     """
 
     system: str
     cells: int
+    failing_cells: int
     median: float | None
     """Median of the medians of its cells."""
     p99_over_mean: tuple[float, float] | None
+    most_p99_over_mean: Interval | None
+    """The interval of the cell with the most."""
     maximum_over_mean: float | None
     """The largest of its cells."""
     unruly_cells: int
     """Cells whose maximum exceeds ten means."""
+    over_10x_share: tuple[float, float] | None
+    """Share of requests that exceed ten means."""
     outlier_share: tuple[float, float] | None
+    """Share of requests that exceed mean + 3 sd."""
     outlier_size: float | None
     """Median over its cells of the mean size of outliers, in means."""
     smallest_haircut: float | None
-    """The share to cut off until the maximum of every cell is within ten means."""
+    """The share to cut off until the maximum of every cell is within ten means. None where a cell
+    has failed requests: no cut helps there."""
     line: Line | None
     """p99 on mean over its cells."""
 
@@ -54,23 +63,33 @@ def by_system(cells: Iterable[MatrixCell], lines: dict[str, Line]) -> tuple[Syst
 
 def _row(system: str, cells: list[MatrixCell], line: Line | None) -> SystemRow:
     ratios = [it.largest / it.mean for it in cells if it.largest is not None and it.mean]
-    means = [it.p99_over_mean.estimate for it in cells if it.p99_over_mean is not None]
-    cuts = [it.smallest_haircut for it in cells]
+    known = [it.p99_over_mean for it in cells if it.p99_over_mean is not None]
+    cuts = [it.smallest_haircut for it in cells if it.smallest_haircut is not None]
     return SystemRow(
         system=system,
         cells=len(cells),
+        failing_cells=sum(it.failed > 0 for it in cells),
         median=_median(it.median for it in cells),
-        p99_over_mean=_span(means),
+        p99_over_mean=_span(it.estimate for it in known),
+        most_p99_over_mean=max(known, key=lambda it: it.estimate or 0.0, default=None),
         maximum_over_mean=max(ratios, default=None),
         unruly_cells=sum(it > UNRULY for it in ratios),
-        outlier_share=_span(it.outlier_share for it in cells),
+        over_10x_share=_span(_share(it.over_10x_mean, it.n) for it in cells),
+        outlier_share=_span(_share(it.over_3_sigma, it.n) for it in cells),
         outlier_size=_median(it.outlier_size for it in cells),
-        # one cell with failed requests has none, and then the system has none
-        smallest_haircut=max((it for it in cuts if it is not None), default=None)
-        if None not in cuts
-        else None,
+        smallest_haircut=max(cuts) if len(cuts) == len(cells) else None,
         line=line,
     )
+
+
+def predictable_first(row: SystemRow) -> tuple[bool, float]:
+    """Order systems: those that fail last, the others by the worst p99 over mean of their cells."""
+    worst = row.p99_over_mean[1] if row.p99_over_mean is not None else float("inf")
+    return row.failing_cells > 0, worst
+
+
+def _share(count: int | None, n: int) -> float | None:
+    return count / n if count is not None and n else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
