@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import finding_pages
+import middleware
 import real_causes
 import runtimes
 import stores
@@ -22,7 +23,7 @@ from unruly import papers
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAPERS: Final = ROOT / "unruly" / "docs" / "papers.md"
-STUDIES: Final = (stores, runtimes, streams, real_causes)
+STUDIES: Final = (stores, runtimes, streams, real_causes, middleware)
 
 
 def texts() -> dict[Path, str]:

@@ -17,7 +17,9 @@ MET: Final = {True: "yes", False: "**no**", None: "no bar"}
 def text(head: str, runs: Path) -> str:
     """Return a page: the head, then a section for each day and host, the newest day first."""
     places = sorted((path for path in runs.iterdir() if path.is_dir()), reverse=True)
-    return "\n".join([head, *(section(place, load(place)) for place in places)])
+    # a day that kept the numbers of a study alone has a page elsewhere
+    held = [(place, results) for place in places if (results := load(place))]
+    return "\n".join([head, *(section(place, results) for place, results in held)])
 
 
 def section(place: Path, results: list[Result]) -> str:

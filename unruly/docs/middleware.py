@@ -85,7 +85,8 @@ def predictable_first(row: dict[str, Any]) -> tuple[bool, float]:
 def ratio(row: dict[str, Any]) -> str:
     """The least and the most p99 over mean, with the interval of the most."""
     most = row["most_p99_over_mean"]
-    bounds = f" [{plain(most['low'])}, {plain(most['high'])}]" if most else ""
+    known = most is not None and most["low"] is not None and most["high"] is not None
+    bounds = f" [{plain(most['low'])}, {plain(most['high'])}]" if known else ""
     return pair(row["p99_over_mean"], plain) + bounds
 
 

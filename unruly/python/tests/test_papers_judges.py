@@ -7,7 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from claims_planted import NOTHING, PLANTED, matrix, overlaps, p99, tail
+from claims_planted import (
+    LITTLE,
+    NOTHING,
+    PLANTED,
+    Effect,
+    explained,
+    matrix,
+    overlaps,
+    p99,
+    spans,
+    tail,
+)
 from claims_planted import drives as stores
 from unruly.papers import (
     judgement,
@@ -17,7 +28,7 @@ from unruly.papers import (
     judges_stores,
     judges_streams,
 )
-from unruly.papers.judgement import HOLDS, NOT, UNDECIDED, VERDICTS, Judgement
+from unruly.papers.judgement import HOLDS, NOT, UNDECIDED, VERDICTS, Judgement, rank_interval
 from unruly.papers.judges import JUDGES, trusted
 
 MODULES = (judgement, judges_matrix, judges_groups, judges_stores, judges_streams, judges_chains)
@@ -153,3 +164,20 @@ def test_a_judgement_names_the_stores_that_it_was_made_on_by_the_factor_of_a_pla
         facts=replace(alone.facts, store="memcached"),
     )
     assert JUDGES["far_tail_beyond_mean"](alone).systems == ("memcached",)
+
+
+def test_the_measured_system_is_neither_workload_nor_configuration():
+    """Over several systems, the system explains much of every measure."""
+    (row,) = explained(maximum=LITTLE)
+    of_system = replace(row, effects=(*row.effects, Effect("drive.system", spans(0.7, 0.8))))
+    found = JUDGES["maximum_unexplained"](matrix((9, {}), explained=(of_system,)))
+    assert found.verdict == HOLDS
+    assert "drive.system" not in found.sentence
+
+
+def test_a_perfect_order_of_few_cells_decides_nothing_among_many():
+    alone = rank_interval(-1.0, 6)
+    assert alone.high < -0.9, "one in 360 orders is as strong"
+    among = rank_interval(-1.0, 6, together=37)
+    assert (among.low, among.high) == (-1.0, 1.0), "in 37 rows such an order comes by chance"
+    assert rank_interval(-1.0, 9, together=37).high < -0.9

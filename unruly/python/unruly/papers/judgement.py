@@ -7,6 +7,7 @@ significance decides nothing, and "no correlation" holds only if the interval li
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -111,8 +112,12 @@ def all_of(parts: Sequence[Judgement]) -> Judgement:
 def rank_interval(rho: float, cells: int, *, together: int = 1) -> Interval:
     """Return Spearman's coefficient over independent cells with its interval, by Fisher's z.
 
-    The interval holds at once with those of `together` - 1 others (Bonferroni).
+    The interval holds at once with those of `together` - 1 others (Bonferroni). It is the whole
+    range where even a perfect order of so few cells comes by chance more often than that.
     """
+    level = 1 - (1 - LEVEL) / together
+    if 2 / math.factorial(cells) > 1 - level:
+        return Interval(rho, -1.0, 1.0, level, cells, float(cells), "too few cells to decide")
     return _correlation(rho, cells, SPEARMAN, together)
 
 

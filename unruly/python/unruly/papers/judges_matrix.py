@@ -23,6 +23,7 @@ from unruly.papers.judgement import (
     rank_interval,
     unknown,
 )
+from unruly.topics.factors.statistics import SYSTEM_FACTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,7 @@ def p99_bound(evidence: Evidence) -> Judgement:
 def _of_each_system(evidence: Evidence, judge: Callable[[str], Judgement]) -> Judgement:
     """A claim about the line of each system: cells of two systems are on two lines."""
     lines = evidence.matrix.lines if evidence.matrix else {}
-    systems = [it for it in lines if it != "*"] or list(lines)
+    systems = sorted(it for it in lines if it != "*") or list(lines)
     if not systems:
         return unknown("the run has no matrix")
     found = replace(all_of([judge(it) for it in systems]), systems=tuple(systems))
@@ -243,14 +244,18 @@ def resources_and_size(evidence: Evidence) -> Judgement:
 
 
 def _explained(evidence: Evidence, measure: str, *, explains: bool) -> Judgement:
-    """Some factor gives a measure a trend, or none does: the strongest factor decides."""
+    """Some factor gives a measure a trend, or none does: the strongest factor decides.
+
+    The claims are about workload and configuration. What is measured is neither: over several
+    systems it explains much of everything, and says nothing of the claims.
+    """
     rows = evidence.matrix.explained if evidence.matrix else ()
     effects = [
         (it.factor, it.partial)
         for row in rows
         if row.measure == measure
         for it in row.effects
-        if it.partial and it.partial.estimate is not None
+        if it.factor not in SYSTEM_FACTORS and it.partial and it.partial.estimate is not None
     ]
     if not effects:
         return unknown(f"no analysis of variance of the {measure}")

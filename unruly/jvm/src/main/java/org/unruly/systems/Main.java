@@ -5,6 +5,8 @@ import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.util.Arrays;
 import java.util.List;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import org.unruly.jvm.Options;
 import org.unruly.jvm.Problem;
 import org.unruly.jvm.Shutdown;
@@ -26,6 +28,8 @@ public final class Main {
     System.setProperty("java.net.preferIPv4Stack", "true");
     // libraries print to stdout, which is for our lines only
     System.setOut(System.err);
+    // they report each step of their start, which nobody asked for
+    Logger.getLogger("").setLevel(Level.WARNING);
     LineWriter lines = new LineWriter(new FileOutputStream(FileDescriptor.out));
     String verb = words.length > 0 ? words[0] : "";
     int status = DONE;
