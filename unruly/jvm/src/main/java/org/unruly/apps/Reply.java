@@ -1,0 +1,56 @@
+package org.unruly.apps;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * The reply to a request.
+ *
+ * @param status whether it was done
+ * @param words the reply of the operation, or what went wrong
+ */
+record Reply(Status status, String words) {
+  /** The most bytes of a reply, padding included. */
+  static final int BYTES_MAX = 1 << 20;
+
+  private static final int HEAD_BYTES = 1 + Integer.BYTES;
+
+  /** What became of a request. */
+  enum Status {
+    /** It was done, or refused by the rules of the application. */
+    DONE,
+    /** It was not done: the database failed. It may be sent again. */
+    FAILED,
+    /** It was not done, and never will be: the request is wrong. */
+    REFUSED,
+    /** An earlier request of the member was lost, or done twice. */
+    WRONG
+  }
+
+  /** Returns its bytes, at least {@code leastBytes} of them. */
+  byte[] bytes(int leastBytes) {
+    byte[] text = words.getBytes(StandardCharsets.UTF_8);
+    ByteBuffer out = ByteBuffer.allocate(Math.max(HEAD_BYTES + text.length, leastBytes));
+    out.put((byte) status.ordinal()).putInt(text.length).put(text);
+    return out.array();
+  }
+
+  /**
+   * Reads a reply.
+   *
+   * @throws IllegalArgumentException if the bytes are no reply
+   */
+  static Reply read(byte[] bytes) {
+    ByteBuffer in = ByteBuffer.wrap(bytes);
+    if (bytes.length < HEAD_BYTES) {
+      throw new IllegalArgumentException("a reply has " + bytes.length + " bytes");
+    }
+    int status = in.get();
+    int length = in.getInt();
+    if (status < 0 || status >= Status.values().length || length < 0 || length > in.remaining()) {
+      throw new IllegalArgumentException("the bytes are no reply of an application");
+    }
+    return new Reply(
+        Status.values()[status], new String(bytes, HEAD_BYTES, length, StandardCharsets.UTF_8));
+  }
+}
