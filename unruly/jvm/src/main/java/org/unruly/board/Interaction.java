@@ -5,7 +5,7 @@ import java.util.Locale;
 import java.util.Optional;
 
 /** What a visitor of the bulletin board can do: a page each, with the names that RUBBoS gave them. */
-enum Interaction {
+public enum Interaction {
   STORIES_OF_THE_DAY(Kind.READS),
   REGISTER(Kind.STATIC),
   REGISTER_USER(Kind.WRITES),

@@ -6,7 +6,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 
 /** A page while it is made: text, and rows of the database. */
-final class Page {
+public final class Page {
   private final StringBuilder text = new StringBuilder(8_192);
   private final Connection connection;
 
@@ -60,7 +60,7 @@ final class Page {
    * @param rounds how often it is rendered, which stands for the work of a larger application: each time all of its
    *     text is copied and looked through
    */
-  String render(int rounds) {
+  public String render(int rounds) {
     String page = text.append("</body></html>\n").toString();
     String rendered = page;
     for (int round = 0; round < rounds; round++) {

@@ -4,7 +4,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 
 /** The page of each interaction. */
-final class Pages {
+public final class Pages {
   private static final int OF_A_PAGE = 15;
 
   private Pages() {}
@@ -22,7 +22,7 @@ final class Pages {
   }
 
   /** Makes a page that reads, or writes and reads. */
-  static Page of(Interaction interaction, Wanted wanted, Connection connection) throws SQLException {
+  public static Page of(Interaction interaction, Wanted wanted, Connection connection) throws SQLException {
     Page page = new Page(interaction.path().substring(1), connection);
     return interaction.kind() == Interaction.Kind.WRITES ? written(interaction, wanted, page) : read(interaction, wanted, page);
   }

@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.Random;
 
 /** The tables of the board, and the rows that it begins with. */
-final class Schema {
+public final class Schema {
   static final int CATEGORIES = 10;
   static final int USERS = 500;
   static final int STORIES = 2_000;
@@ -44,20 +44,31 @@ final class Schema {
       for (String table : TABLES) {
         statement.execute(table);
       }
-      try (ResultSet counted = statement.executeQuery("select count(*) from categories")) {
-        counted.next();
-        if (counted.getInt(1) > 0) {
-          return;
-        }
-      }
     }
     connection.setAutoCommit(false);
+    addRows(connection);
+    connection.commit();
+    connection.setAutoCommit(true);
+  }
+
+  /** Returns the statements that make the tables and indexes where they are missing. */
+  public static List<String> tables() {
+    return List.of(TABLES);
+  }
+
+  /** Adds the rows to empty tables, in the transaction of the caller. The same rows each time. */
+  public static void addRows(Connection connection) throws SQLException {
+    try (Statement statement = connection.createStatement();
+        ResultSet counted = statement.executeQuery("select count(*) from categories")) {
+      counted.next();
+      if (counted.getInt(1) > 0) {
+        return;
+      }
+    }
     categories(connection);
     users(connection);
     stories(connection);
     comments(connection);
-    connection.commit();
-    connection.setAutoCommit(true);
   }
 
   private static void categories(Connection connection) throws SQLException {

@@ -3,9 +3,9 @@ package org.unruly.board;
 import java.util.function.UnaryOperator;
 
 /** Holds the parameters of a request. Each id is mapped to a row that exists. */
-record Wanted(int story, int comment, int category, int user, int page, String word) {
+public record Wanted(int story, int comment, int category, int user, int page, String word) {
   /** Reads the parameters of a request; one that is missing or no number is 0. */
-  static Wanted of(UnaryOperator<String> parameter) {
+  public static Wanted of(UnaryOperator<String> parameter) {
     long id = number(parameter.apply("id"));
     return new Wanted(
         within(id, Schema.STORIES),
