@@ -405,6 +405,8 @@ fn letter(answer: Answer<'_>) -> &'static str {
         Answer::Message => "m",
         Answer::Moved => "v",
         Answer::Ask(_) => "a",
+        Answer::Wrong(_) => "w",
+        Answer::FailedOver(_) => "o",
     }
 }
 

@@ -225,6 +225,13 @@ impl Client<'_> {
                 events.now(kind, Some(&count.to_string()), self.ground.clock);
             }
         }
+        for it in &outcome.fail_overs {
+            let told = format!("client {} request {}", it.client, it.request);
+            let at = |ns| self.ground.clock.column(ns);
+            let (sent, answered) = (at(it.resent_ns), at(it.answered_ns));
+            events.add("fail-over", Some(&told), (at(it.detected_ns), Some(sent)));
+            events.add("fail-over answered", Some(&told), (sent, Some(answered)));
+        }
         let (tally, recorded) = recorder.finish(&self.ground.job.name)?;
         for (status, (count, words)) in &outcome.complaints {
             let told = format!("{count} times {status}: {words}");

@@ -4,7 +4,7 @@ use anyhow::Result;
 use unruly_plan::did_you_mean;
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 27] = [
+pub(crate) const PLANS: [(&str, &str); 32] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
@@ -32,6 +32,23 @@ pub(crate) const PLANS: [(&str, &str); 27] = [
     (
         "n-tier-crossed",
         include_str!("../../../plans/n-tier-crossed.toml"),
+    ),
+    ("three-tier", include_str!("../../../plans/three-tier.toml")),
+    (
+        "three-tier-full",
+        include_str!("../../../plans/three-tier-full.toml"),
+    ),
+    (
+        "three-tier-recovery",
+        include_str!("../../../plans/three-tier-recovery.toml"),
+    ),
+    (
+        "three-tier-recovery-clients",
+        include_str!("../../../plans/three-tier-recovery-clients.toml"),
+    ),
+    (
+        "three-tier-layers",
+        include_str!("../../../plans/three-tier-layers.toml"),
     ),
     ("store", include_str!("../../../plans/store.toml")),
     ("stores", include_str!("../../../plans/stores.toml")),

@@ -61,6 +61,10 @@ pub enum Answer<'a> {
     Missing,
     /// It was not done, and what the system says of it.
     Failed(ErrorKind, &'a [u8]),
+    /// The system has lost an earlier request or done it twice, and what it says of it.
+    Wrong(&'a [u8]),
+    /// A request was sent again to another server; its own answer comes apart from this.
+    FailedOver(FailOver),
     /// There is nobody who would do it.
     Refused,
     /// Another place of the store has its key, as the route knows from now on.
@@ -74,6 +78,21 @@ pub enum Answer<'a> {
     Token,
     /// A message of the answer came; the rest is still to come.
     Message,
+}
+
+/// A request whose server was gone, as its client saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailOver {
+    /// The copy.
+    pub request: u64,
+    /// The client whose request it is.
+    pub client: u64,
+    /// When the client noticed that the server was gone.
+    pub detected_ns: MonoNs,
+    /// When it sent the request to another server.
+    pub resent_ns: MonoNs,
+    /// When that one had answered.
+    pub answered_ns: MonoNs,
 }
 
 /// Stamps of a reply in the server's column time; 0 is missing.
@@ -196,6 +215,8 @@ pub enum Fate {
     Missing,
     /// It was not done, and what the system says of it.
     Failed(ErrorKind, Vec<u8>),
+    /// The system has lost an earlier request or done it twice, and what it says of it.
+    Wrong(Vec<u8>),
     /// A message of its answer came; the rest is still to come.
     Message,
     /// The server did not look at it, so it can be sent again.
@@ -207,7 +228,8 @@ impl Fate {
     #[must_use]
     pub fn of(answer: Answer<'_>) -> Self {
         match answer {
-            Answer::Done | Answer::Sent | Answer::Token => Self::Done,
+            Answer::Done | Answer::Sent | Answer::Token | Answer::FailedOver(_) => Self::Done,
+            Answer::Wrong(words) => Self::Wrong(words.to_vec()),
             Answer::Message => Self::Message,
             Answer::Found(value) => Self::Found(value.to_vec()),
             Answer::Missing => Self::Missing,
@@ -241,6 +263,7 @@ impl Reply {
             Fate::Found(value) => Answer::Found(value),
             Fate::Missing => Answer::Missing,
             Fate::Failed(kind, words) => Answer::Failed(*kind, words),
+            Fate::Wrong(words) => Answer::Wrong(words),
             Fate::Message => Answer::Message,
             Fate::Untouched => return None,
         };

@@ -217,10 +217,12 @@ impl Work {
     pub(crate) fn judge(&self, task: &Task, answer: Answer<'_>) -> Status {
         match (task.kind, answer) {
             (_, Answer::Failed(kind, _)) => Status::Error(kind),
+            (_, Answer::Wrong(_)) => Status::Wrong,
             (_, Answer::Refused) => Status::Refused,
             (OperationKind::Write, Answer::Done) => Status::Ok,
             (_, Answer::Moved | Answer::Ask(_)) => Status::Error(ErrorKind::Unavailable),
-            (OperationKind::Write, _) | (_, Answer::Sent | Answer::Token | Answer::Message) => {
+            (OperationKind::Write, _)
+            | (_, Answer::Sent | Answer::Token | Answer::Message | Answer::FailedOver(_)) => {
                 Status::Error(ErrorKind::Protocol)
             }
             (OperationKind::Read, Answer::Found(values)) => self.judge_values(task, values),

@@ -244,6 +244,7 @@ mod tests {
             message: None,
             keep: false,
             calls: None,
+            spans: None,
         }
     }
 

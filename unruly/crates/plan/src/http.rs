@@ -2,7 +2,6 @@
 //! needed, and the status codes that count as success.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -43,9 +42,6 @@ pub struct Http {
     /// Where a trace can be looked at: a URL with `{trace_id}`.
     #[serde(default)]
     pub trace_url: Option<String>,
-    /// Where the run receives the spans of services.
-    #[serde(default)]
-    pub spans: Option<SocketAddr>,
     /// The path of a CSV file with values that each request has of its own.
     #[serde(default)]
     pub data: Option<String>,
@@ -81,7 +77,6 @@ impl Default for Http {
             cookies: false,
             trace: false,
             trace_url: None,
-            spans: None,
             data: None,
             scenario: None,
             auth: Auth::default(),

@@ -96,7 +96,8 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
     let order = keys::ORDER.read(section)?;
     let preload = preload(section, &asked, &operations, keyed)?;
     let tls = tls(section, &asked)?;
-    let http = http(section, &asked, clients)?;
+    let spans = spans(section)?;
+    let http = http(section, &asked, clients, calls.is_some())?;
     let sql = sql(section, &asked)?;
     let message = message(section, &asked)?;
     let number_of_keys = keys::KEYS.with(|limits| if keyed { limits } else { limits.or(1) });
@@ -121,6 +122,7 @@ pub(crate) fn store(section: &Section<'_>, clients: u32) -> Result<Option<Store>
         message,
         keep: keys::KEEP.read(section)?,
         calls,
+        spans,
     }))
 }
 
@@ -220,7 +222,12 @@ fn preload(
 }
 
 /// How an HTTP server is asked; nothing for other stores.
-fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, PlanError> {
+fn http(
+    section: &Section<'_>,
+    url: &Url,
+    clients: u32,
+    is_call: bool,
+) -> Result<Option<Http>, PlanError> {
     let refuse = |keys: &[&'static str], wanted| match keys.iter().find(|key| section.has(key)) {
         Some(key) => Err(unwanted(section, key, wanted, format!("remove {key}"))),
         None => Ok(()),
@@ -230,6 +237,7 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         let others = OF_HTTP.into_iter();
         let others: Vec<_> = others
             .filter(|it| !has_data || *it != keys::DATA.name)
+            .filter(|it| !is_call || *it != keys::SPANS.name)
             .collect();
         refuse(&others, "must be left out: only an http:// URL has it")?;
         return Ok(None);
@@ -239,7 +247,6 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         example: clients.into(),
         ..limits
     });
-    let spans = spans(section)?;
     let http = Http {
         connections: connections.whole(section)?,
         expect: expect(section, url)?,
@@ -249,9 +256,8 @@ fn http(section: &Section<'_>, url: &Url, clients: u32) -> Result<Option<Http>, 
         prompt: body(section, keys::PROMPT)?,
         proto: file(section, keys::PROTO)?,
         cookies: cookies(section, url)?,
-        trace: keys::TRACE.read(section)? || spans.is_some(),
+        trace: keys::TRACE.read(section)? || section.has(keys::SPANS.name),
         trace_url: trace_url(section)?,
-        spans,
         data: file(section, keys::DATA)?,
         scenario: scenario(section, url)?,
         auth: keys::AUTH.read(section)?,

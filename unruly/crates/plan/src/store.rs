@@ -57,13 +57,16 @@ pub struct Store {
     /// Payload of each call, where a program calls a middleware system; nothing for other stores.
     #[serde(default)]
     pub calls: Option<Bytes>,
+    /// Where the run receives the spans of services.
+    #[serde(default)]
+    pub spans: Option<SocketAddr>,
 }
 
 impl Drive {
     /// Where the run receives the spans of services, if it does.
     #[must_use]
     pub fn spans(&self) -> Option<SocketAddr> {
-        self.store.as_deref()?.http.as_ref()?.spans
+        self.store.as_deref()?.spans
     }
 }
 

@@ -119,6 +119,7 @@ fn a_store_has_the_defaults_of_the_manual_and_is_driven_as_fast_as_it_answers() 
         message: None,
         keep: false,
         calls: None,
+        spans: None,
     };
     assert_eq!(drive.store, Some(Box::new(store)));
 }

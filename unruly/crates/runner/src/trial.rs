@@ -439,6 +439,7 @@ fn start_services(
         return Ok(None);
     };
     let called = store.calls.is_some();
+    let spans = store.spans;
     let settings = settings_of(&name, drive.system.is_some(), &plan.service)?;
     let services = Services::start(
         &name,
@@ -450,6 +451,7 @@ fn start_services(
             pins: &plan.pins,
             faults: &plan.faults,
             seed: plan.seed,
+            spans,
             say: &|text| progress.note(text),
         },
     )

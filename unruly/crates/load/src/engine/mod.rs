@@ -31,7 +31,7 @@ use crate::link::{Link, Made, Place, RECEIVE_TIMEOUT_MS};
 use crate::pending::{Asked, Pending, Slot};
 use crate::poller::{EVENTS_MAX, Poller, Wake};
 use crate::source::{Due, Source};
-use crate::target::{Operation, Outgoing, Target};
+use crate::target::{FailOver, Operation, Outgoing, Target};
 use crate::work::Work;
 use lanes::{Lane, Pool, lanes};
 use looks::Looks;
@@ -191,6 +191,9 @@ pub struct Live {
 /// Response times kept between two looks; a faster engine shows a sample of its first ones.
 const LIVE_RESPONSES_MAX: usize = 4096;
 
+/// Fail-overs that are kept: each is two events of the trace.
+const FAIL_OVERS_MAX: usize = 10_000;
+
 /// The counts of a finished engine; the recorder has those of the copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -204,6 +207,8 @@ pub struct Outcome {
     pub resent: u64,
     /// Times that a place of the store sent a request on to another one.
     pub moved: u64,
+    /// Requests that a program sent again to another server, the first [`FAIL_OVERS_MAX`] of them.
+    pub fail_overs: Vec<FailOver>,
     /// What the other side complained of: how often by kind, and its first words.
     pub complaints: BTreeMap<&'static str, (u64, String)>,
 }

@@ -5,7 +5,7 @@ use std::io;
 use unruly_trace::{ColumnNs, ErrorKind, MonoNs, NULL_NS, Record, Status, monotonic};
 
 use super::looks::{NOTED_OF_PARTS, NOTED_OF_REPLIES};
-use super::{Engine, LIVE_RESPONSES_MAX, Layer, NOBODY, Part};
+use super::{Engine, FAIL_OVERS_MAX, LIVE_RESPONSES_MAX, Layer, NOBODY, Part};
 use crate::bins::bin;
 use crate::pending::{Asked, Ended, Slot};
 use crate::socket::{receive, receive_waiting};
@@ -236,13 +236,18 @@ impl Engine<'_> {
             Answer::Failed(kind, words) => {
                 self.complain(Status::Error(kind).name_with(incoming.code), words);
             }
+            Answer::Wrong(words) => self.complain(Status::Wrong.name(), words),
             // Sibling values: their writers did not know of each other.
             Answer::Found(values) if self.work.is_some() && values.contains(&b' ') => {
                 self.complain("siblings", b"a read found several values");
             }
             _ => {}
         }
-        if incoming.answer == Answer::Sent {
+        if let Answer::FailedOver(fail_over) = incoming.answer {
+            if self.outcome.fail_overs.len() < FAIL_OVERS_MAX {
+                self.outcome.fail_overs.push(fail_over);
+            }
+        } else if incoming.answer == Answer::Sent {
             self.was_sent(link, incoming);
         } else if incoming.answer == Answer::Token {
             self.part_came(
@@ -370,6 +375,7 @@ impl Engine<'_> {
             _ if late && copy.asked.moves > 0 => Status::Timeout,
             (Some(work), Some(task), answer) => work.judge(task, answer),
             (_, _, Answer::Failed(kind, _)) => Status::Error(kind),
+            (_, _, Answer::Wrong(_)) => Status::Wrong,
             (_, _, Answer::Refused) => Status::Refused,
             _ => Status::Ok,
         };
@@ -398,7 +404,10 @@ impl Engine<'_> {
     /// decides, not how long its message to us was under way.
     fn came_in_time(&self, asked: &Asked, incoming: &Incoming<'_>) -> bool {
         let took_ns = incoming.received_ns.map(|at_ns| at_ns - asked.intended_ns);
-        let sound = !matches!(incoming.answer, Answer::Failed(..) | Answer::Refused);
+        let sound = !matches!(
+            incoming.answer,
+            Answer::Failed(..) | Answer::Wrong(_) | Answer::Refused
+        );
         asked.task.is_none() && sound && took_ns.is_some_and(|ns| ns < self.options.timeout_ns)
     }
 

@@ -7,9 +7,12 @@
 use unruly_plan::Bytes;
 use unruly_trace::{DurationNs, ErrorKind, MonoNs, monotonic};
 
+use super::template::Trace;
 use super::{Driver, DriverError, Settings};
 use crate::link::Place;
-use crate::target::{Answer, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target};
+use crate::target::{
+    Answer, FailOver, GREETING, Incoming, Operation, Outgoing, ProtocolError, Target,
+};
 
 const WANTED: &str = "a line of a driver: unruly/docs/drivers.md";
 
@@ -42,6 +45,8 @@ pub(super) struct Program {
     place: [Place; 1],
     greeting: String,
     calls: Option<Bytes>,
+    /// The first half of the ids of its traces, where the run receives spans.
+    trace_key: Option<u64>,
 }
 
 impl Program {
@@ -52,6 +57,7 @@ impl Program {
             place: [Place::Program { command, password }],
             greeting: format!("unruly 1 {level} {}\n", settings.timeout_ns.0),
             calls: settings.store.calls,
+            trace_key: settings.store.spans.map(|_| settings.trace_key),
         }
     }
 }
@@ -65,6 +71,7 @@ impl Driver for Program {
         Box::new(Lines {
             greeting: self.greeting.clone(),
             calls: self.calls,
+            trace_key: self.trace_key,
         })
     }
 
@@ -77,6 +84,7 @@ struct Lines {
     greeting: String,
     /// Payload of each request, where all of them are calls.
     calls: Option<Bytes>,
+    trace_key: Option<u64>,
 }
 
 impl Target for Lines {
@@ -89,7 +97,12 @@ impl Target for Lines {
         use std::io::Write as _;
         let (request, session) = (outgoing.request, outgoing.session);
         if let Some(payload) = self.calls {
-            let _ = writeln!(out, "call {request} {session} {}", payload.0);
+            let _ = write!(out, "call {request} {session} {}", payload.0);
+            if let Some(key) = self.trace_key {
+                let trace = Trace::of(key, outgoing.number, request);
+                let _ = write!(out, " {}", trace.parent());
+            }
+            out.push(b'\n');
             return;
         }
         // Writing to memory does not fail.
@@ -120,6 +133,11 @@ impl Target for Lines {
             let answer = Answer::Failed(ErrorKind::Store, words);
             return Ok(Some(Incoming::new(GREETING, answer, end + 1)));
         }
+        if let Some(words) = line.strip_prefix(b"failed-over ") {
+            let fail_over = fail_over(words).ok_or_else(wrong)?;
+            let answer = Answer::FailedOver(fail_over);
+            return Ok(Some(Incoming::new(fail_over.request, answer, end + 1)));
+        }
         let mut words = line.splitn(5, |byte| *byte == b' ');
         let mut word = || words.next();
         let what = word().unwrap_or_default();
@@ -131,11 +149,13 @@ impl Target for Lines {
         if [sent_ns, received_ns].iter().any(|at| *at > latest_ns()) {
             return Err(wrong());
         }
+        let [sent_ns, received_ns] = [sent_ns, received_ns].map(instant);
         let rest = word().unwrap_or_default();
         let answer = match what {
             b"done" => Answer::Done,
             b"found" => Answer::Found(rest),
             b"missing" => Answer::Missing,
+            b"wrong" => Answer::Wrong(rest),
             b"failed" => {
                 let (kind, said) = match rest.iter().position(|byte| *byte == b' ') {
                     Some(space) => (&rest[..space], &rest[space + 1..]),
@@ -148,10 +168,9 @@ impl Target for Lines {
         };
         let payload = self.calls.filter(|_| answer == Answer::Done);
         let payload = payload.and_then(|it| u32::try_from(it.0).ok());
-        let instant = |ns: u64| MonoNs(DurationNs::from_unsigned(ns).0);
         Ok(Some(Incoming {
-            sent_ns: Some(instant(sent_ns)),
-            received_ns: Some(instant(received_ns)),
+            sent_ns: Some(sent_ns),
+            received_ns: Some(received_ns),
             wire_bytes: payload,
             ..Incoming::new(request, answer, end + 1)
         }))
@@ -161,6 +180,26 @@ impl Target for Lines {
 /// A program has the host's monotonic clock: nothing was sent or received after now.
 fn latest_ns() -> u64 {
     u64::try_from(monotonic().0).unwrap_or(0)
+}
+
+/// The words after `failed-over`: request, client, and three stamps in their order.
+fn fail_over(words: &[u8]) -> Option<FailOver> {
+    let numbers: Option<Vec<u64>> = words.split(|byte| *byte == b' ').map(number).collect();
+    let [request, client, detected, resent, answered] = numbers?.try_into().ok()?;
+    if detected > resent || resent > answered || answered > latest_ns() {
+        return None;
+    }
+    Some(FailOver {
+        request,
+        client,
+        detected_ns: instant(detected),
+        resent_ns: instant(resent),
+        answered_ns: instant(answered),
+    })
+}
+
+fn instant(ns: u64) -> MonoNs {
+    MonoNs(DurationNs::from_unsigned(ns).0)
 }
 
 fn number(word: &[u8]) -> Option<u64> {
@@ -226,12 +265,44 @@ mod tests {
     }
 
     #[test]
+    fn a_call_names_its_trace_where_the_run_receives_spans() {
+        let lines = "url = \"program:cat\"\npayload = \"2KB\"\nspans = \"127.0.0.1:4318\"";
+        let (mut target, _) = target_of(lines);
+        let asked = String::from_utf8(asked(target.as_mut(), 8, READ)).unwrap();
+        let words: Vec<&str> = asked.trim_end().split(' ').collect();
+        assert_eq!(words[..4], ["call", "8", "3", "2000"]);
+        let parts: Vec<usize> = words[4].split('-').map(str::len).collect();
+        assert_eq!(parts, [2, 32, 16, 2], "{asked}");
+    }
+
+    #[test]
+    fn a_fail_over_has_its_client_and_three_times_in_their_order() {
+        let (mut target, _) = target_of("url = \"program:cat\"\npayload = \"2KB\"");
+        let line = b"failed-over 8 3 20 25 35\n";
+        let told = target.decode(line).unwrap().unwrap();
+        let Answer::FailedOver(it) = told.answer else {
+            panic!("{told:?}");
+        };
+        assert_eq!((it.request, it.client), (8, 3));
+        assert_eq!(
+            [it.detected_ns, it.resent_ns, it.answered_ns],
+            [MonoNs(20), MonoNs(25), MonoNs(35)]
+        );
+        assert_eq!(told.bytes, line.len());
+        let wrong = reply(target.as_mut(), b"wrong 8 1 2 a write is lost\n");
+        assert_eq!(wrong, (8, Answer::Wrong(b"a write is lost")));
+    }
+
+    #[test]
     fn what_is_no_line_of_a_driver_is_refused() {
         for input in [
             "done\n",
             "done x 1 2\n",
             "done 1 2\n",
             "failed 1 2 3 otherwise\n",
+            "failed-over 8 3 25 20 35\n",
+            "failed-over 8 3 20 25\n",
+            "failed-over 8 3 20 25 9223372036854775807\n",
             "Traceback (most recent call last):\n",
             "unruly 2\n",
         ] {

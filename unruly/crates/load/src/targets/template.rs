@@ -185,11 +185,27 @@ pub(super) struct Turn<'a> {
 
 /// The ids of a request in its trace (W3C Trace Context, level 1).
 #[derive(Debug, Clone, Copy, Default)]
-struct Trace {
+pub(super) struct Trace {
     /// The halves of the trace's id: that of the process, and that of the request.
     id: (u64, u64),
     /// The id of the copy.
     span: u64,
+}
+
+impl Trace {
+    /// The ids of a copy: all copies of a request have one trace, and a span each.
+    pub(super) fn of(trace_key: u64, request: u64, copy: u64) -> Self {
+        Self {
+            id: (trace_key, mix(trace_key, request)),
+            span: mix(!trace_key, copy),
+        }
+    }
+
+    /// The value of the header `traceparent`, which asks the server to record the trace.
+    pub(super) fn parent(&self) -> String {
+        let (high, low) = self.id;
+        format!("00-{high:016x}{low:016x}-{:016x}-01", self.span)
+    }
 }
 
 impl<'a> Turn<'a> {
@@ -209,12 +225,8 @@ impl<'a> Turn<'a> {
         Self { captured, ..self }
     }
 
-    /// The same with the ids of its trace: all copies of a request have one trace, and a span each.
-    pub(super) fn traced(self, trace_key: u64, request: u64, copy: u64) -> Self {
-        let trace = Trace {
-            id: (trace_key, mix(trace_key, request)),
-            span: mix(!trace_key, copy),
-        };
+    /// The same with the ids of its trace.
+    pub(super) fn traced(self, trace: Trace) -> Self {
         Self { trace, ..self }
     }
 
@@ -252,7 +264,7 @@ impl Piece {
                     escape.write(value, out);
                 }
             }
-            Self::TraceParent => out.extend_from_slice(trace_parent(&turn.trace).as_bytes()),
+            Self::TraceParent => out.extend_from_slice(turn.trace.parent().as_bytes()),
             Self::Uuid => out.extend_from_slice(uuid(turn).as_bytes()),
             Self::Sequence => {
                 let mut digits = itoa::Buffer::new();
@@ -542,12 +554,6 @@ fn value(data: &Data, number: u64, column: usize) -> &str {
     &data.rows[usize::try_from(row).unwrap_or(0)][column]
 }
 
-/// The value of the header `traceparent`, which asks the server to record the trace.
-fn trace_parent(trace: &Trace) -> String {
-    let (high, low) = trace.id;
-    format!("00-{high:016x}{low:016x}-{:016x}-01", trace.span)
-}
-
 /// A random UUID (RFC 9562, version 4).
 fn uuid(turn: &Turn<'_>) -> String {
     let high = (turn.drawn(1) & !0xf000) | 0x4000;
@@ -744,7 +750,7 @@ mod tests {
     fn a_request_names_its_trace_and_its_copy_in_it() {
         let template = Template::parse("headers", "A: b\r\n", Escape::Header, None);
         let template = template.expect("a template").with_traceparent();
-        let turn = Turn::new(7, Portion::WHOLE, 1, "").traced(0x0a, 1, 101);
+        let turn = Turn::new(7, Portion::WHOLE, 1, "").traced(Trace::of(0x0a, 1, 101));
         let mut out = Vec::new();
         template.write(&turn, None, &mut out);
         let wanted = format!(

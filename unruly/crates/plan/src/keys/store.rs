@@ -166,9 +166,9 @@ table! {
         "spans",
         Text::like("127.0.0.1:4318"),
         "the address at which the run receives the spans that the services export (OTLP over HTTP); \
-         requests then have the header of `trace`; only for `http`",
+         requests then have the header of `trace`; only for `http`, and for calls of a program",
     ).default_is("none").also("an IP address and a port"), |it| {
-        it.http.as_ref().and_then(|it| it.spans.map(|it| it.to_string())).as_ref().and_then(text)
+        it.spans.map(|it| it.to_string()).as_ref().and_then(text)
     };
 
     DATA: Text = key(

@@ -222,7 +222,8 @@ impl Service {
                 log: format!("{log}{}", process.name),
             });
         }
-        let words = ["bin", "jars", "jvm", "unpacked"].map(|word| (word.to_owned(), String::new()));
+        let words = ["bin", "jars", "jvm", "unpacked", "spans"]
+            .map(|word| (word.to_owned(), String::new()));
         ServicePlaces {
             processes,
             parameters: self.parameters.clone(),

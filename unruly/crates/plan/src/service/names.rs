@@ -13,7 +13,7 @@ use crate::section::Section;
 /// What a process knows of itself, but for its ports.
 pub(super) const OWN: [&str; 6] = ["name", "number", "host", "front", "folder", "log"];
 /// What every template knows.
-pub(super) const SHARED: [&str; 5] = ["processes", "bin", "jars", "jvm", "unpacked"];
+pub(super) const SHARED: [&str; 6] = ["processes", "bin", "jars", "jvm", "unpacked", "spans"];
 /// Words of Jinja that cannot be names.
 const JINJA: [&str; 12] = [
     "and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "loop", "for",

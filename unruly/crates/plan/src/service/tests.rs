@@ -268,12 +268,12 @@ fn a_name_that_stands_for_nothing_is_refused_before_anything_is_started() {
             (
                 "{{ processes.two.peer }}\"",
                 "{{ later }}\"",
-                "a.toml:15: \"later\" stands for nothing; known here: processes, bin, jars, jvm, unpacked, id; hint: see unruly/docs/services.md",
+                "a.toml:15: \"later\" stands for nothing; known here: processes, bin, jars, jvm, unpacked, spans, id; hint: see unruly/docs/services.md",
             ),
             (
                 "{{ folder }}",
                 "{{ foldr }}",
-                "a.toml:7: \"foldr\" stands for nothing; known here: processes, bin, jars, jvm, unpacked, id, name, number, host, front, folder, log, port; hint: did you mean folder",
+                "a.toml:7: \"foldr\" stands for nothing; known here: processes, bin, jars, jvm, unpacked, spans, id, name, number, host, front, folder, log, port; hint: did you mean folder",
             ),
             (
                 "{{ peer }} }",

@@ -60,6 +60,8 @@ pub(crate) fn store() -> impl Strategy<Value = Store> {
                 retries: if calls.is_some() { 0 } else { retries },
                 preload: keys % 2 == 0,
                 keep: keys % 3 == 0 && calls.is_none(),
+                spans: (calls.is_some() || http.as_ref().is_some_and(|it| it.trace))
+                    .then(|| ([127, 0, 0, 1], 4318).into()),
                 http,
                 calls,
             };
@@ -132,7 +134,6 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         cookies: url.is_secure(),
         trace: url.is_secure(),
         trace_url: url.is_secure().then(|| "http://h/{trace_id}".to_owned()),
-        spans: url.is_secure().then(|| ([127, 0, 0, 1], 4318).into()),
         data: Some("users.csv".to_owned()),
         scenario: None,
         method,

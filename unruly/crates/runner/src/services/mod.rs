@@ -52,7 +52,7 @@ const SHIPPED: [(&str, &str); 10] = [
 ];
 
 /// The middleware systems that come with the program, in the same format.
-const SYSTEMS: [(&str, &str); 14] = [
+const SYSTEMS: [(&str, &str); 15] = [
     ("aeron", include_str!("../../../../systems/aeron.toml")),
     (
         "corosync-cpg",
@@ -72,6 +72,10 @@ const SYSTEMS: [(&str, &str); 14] = [
     ("omniorb", include_str!("../../../../systems/omniorb.toml")),
     ("rmi", include_str!("../../../../systems/rmi.toml")),
     ("sctp", include_str!("../../../../systems/sctp.toml")),
+    (
+        "three-tier",
+        include_str!("../../../../systems/three-tier.toml"),
+    ),
     ("wildfly", include_str!("../../../../systems/wildfly.toml")),
 ];
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
 use unruly_plan::Service;
 
 use super::{cache, go};
@@ -21,6 +22,9 @@ const LIBRARIES: [&str; 4] = [
     "usr/lib",
     "lib/x86_64-linux-gnu",
 ];
+
+/// Longest name of a folder; file systems take 255 bytes, and one that is being made has a suffix.
+const NAME_BYTES_MAX: usize = 200;
 
 /// What copies artifacts, of a version that is known: without one Maven takes the newest.
 const COPY_GOAL: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
@@ -103,7 +107,15 @@ impl Programs {
                 '-'
             }
         };
-        let name: String = artifacts.join("+").chars().map(fits).collect();
+        let all = artifacts.join("+");
+        let mut name: String = all.chars().map(fits).collect();
+        if name.len() > NAME_BYTES_MAX {
+            let digest = Sha256::digest(all.as_bytes());
+            let digest: String = digest[..8].iter().map(|it| format!("{it:02x}")).collect();
+            // All of it is ASCII.
+            name.truncate(NAME_BYTES_MAX - digest.len() - 1);
+            name = format!("{name}-{digest}");
+        }
         self.kept("jars").unwrap_or_default().join(name)
     }
 
@@ -147,7 +159,10 @@ pub(crate) fn programs(name: &str, service: &Service, say: &dyn Fn(&str)) -> Res
     let jars = programs.jars(&service.jars);
     if !service.jars.is_empty() && !jars.is_dir() {
         cache::folder()?;
-        let wanted = service.jars.join(", ");
+        let wanted = match &service.jars[..] {
+            [first, _, _, ..] => format!("{first} and {} more", service.jars.len() - 1),
+            few => few.join(", "),
+        };
         say(&format!("{wanted}: fetching it and what it needs, once"));
         fetch_jars(&programs, &jars, &service.jars).with_context(|| {
             format!("service {name}: {wanted} could not be fetched; wanted Maven and its repository; hint: apt-get install maven")
@@ -336,6 +351,24 @@ pub(super) fn run(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_of_many_artifacts_has_a_short_name_of_its_own() {
+        let programs = Programs {
+            cache: Some(PathBuf::from("/cache")),
+        };
+        let name = |artifacts: &[String]| {
+            let folder = programs.jars(artifacts);
+            let name = folder.file_name().expect("a name");
+            name.to_str().expect("ASCII").to_owned()
+        };
+        let many: Vec<String> = (0..40)
+            .map(|it| format!("org.example:part-{it}:1.0"))
+            .collect();
+        assert_eq!(name(&many).len(), NAME_BYTES_MAX);
+        assert_ne!(name(&many), name(&many[..39]));
+        assert_eq!(name(&many[..1]), "org.example-part-0-1.0");
+    }
 
     #[test]
     fn no_library_is_loaded_from_the_working_directory() {

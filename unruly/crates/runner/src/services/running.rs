@@ -69,6 +69,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) faults: &'a [Fault],
     /// From which follows what a relay does.
     pub(crate) seed: u64,
+    /// Where the run receives spans.
+    pub(crate) spans: Option<SocketAddr>,
     /// Called with each step, for the progress display.
     pub(crate) say: &'a dyn Fn(&str),
 }
@@ -162,6 +164,8 @@ impl Services {
             .words
             .insert("unpacked".to_owned(), programs.unpacked());
         places.words.insert("jvm".to_owned(), archive(name)?);
+        let spans = ground.spans.map_or_else(String::new, |it| it.to_string());
+        places.words.insert("spans".to_owned(), spans);
         let names = || service.processes.iter().map(|it| it.name.as_str());
         let victims = |wanted: fn(&FaultKind) -> bool| {
             let faults = ground.faults.iter().filter(move |it| wanted(&it.kind));

@@ -10,7 +10,7 @@ use unruly_plan::{Auth, Http, Method, PASSWORD_PLACE, Portion, Secret, Store, ha
 use unruly_trace::MonoNs;
 
 use super::super::http2::Fields;
-use super::super::template::{Data, Escape, Known, Template, Turn};
+use super::super::template::{Data, Escape, Known, Template, Trace, Turn};
 use super::super::{DriverError, Settings};
 use super::captured::Captured;
 use super::cookies::{Jars, fixed_path};
@@ -205,7 +205,7 @@ impl Form {
 
     fn turn<'a>(&self, outgoing: &Outgoing<'_>, key: &'a str) -> Turn<'a> {
         let turn = Turn::new(self.seed, self.portion, outgoing.number, key);
-        turn.traced(self.trace_key, outgoing.number, outgoing.request)
+        turn.traced(Trace::of(self.trace_key, outgoing.number, outgoing.request))
     }
 
     /// What the user of a session has captured.
