@@ -9,14 +9,14 @@ import java.nio.charset.StandardCharsets;
  * @param status whether it was done
  * @param words the reply of the operation, or what went wrong
  */
-record Reply(Status status, String words) {
+public record Reply(Status status, String words) {
   /** The most bytes of a reply, padding included. */
-  static final int BYTES_MAX = 1 << 20;
+  public static final int BYTES_MAX = 1 << 20;
 
   private static final int HEAD_BYTES = 1 + Integer.BYTES;
 
   /** What became of a request. */
-  enum Status {
+  public enum Status {
     /** It was done, or refused by the rules of the application. */
     DONE,
     /** It was not done: the database failed. It may be sent again. */
@@ -28,7 +28,7 @@ record Reply(Status status, String words) {
   }
 
   /** Returns its bytes, at least {@code leastBytes} of them. */
-  byte[] bytes(int leastBytes) {
+  public byte[] bytes(int leastBytes) {
     byte[] text = words.getBytes(StandardCharsets.UTF_8);
     ByteBuffer out = ByteBuffer.allocate(Math.max(HEAD_BYTES + text.length, leastBytes));
     out.put((byte) status.ordinal()).putInt(text.length).put(text);
@@ -40,7 +40,7 @@ record Reply(Status status, String words) {
    *
    * @throws IllegalArgumentException if the bytes are no reply
    */
-  static Reply read(byte[] bytes) {
+  public static Reply read(byte[] bytes) {
     ByteBuffer in = ByteBuffer.wrap(bytes);
     if (bytes.length < HEAD_BYTES) {
       throw new IllegalArgumentException("a reply has " + bytes.length + " bytes");

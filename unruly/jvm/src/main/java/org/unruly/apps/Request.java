@@ -14,16 +14,17 @@ import java.nio.ByteBuffer;
  * @param trace the trace that it belongs to
  * @param arguments the arguments of the operation
  */
-record Request(
+public record Request(
     long member, long number, int operation, Tally done, int replyBytes, Trace trace, long[] arguments) {
   /** The most arguments of an operation. */
-  static final int ARGUMENTS_MAX = 8;
+  public static final int ARGUMENTS_MAX = 8;
 
   private static final int VERSION = 1;
-  private static final int HEAD_BYTES = 4 + 4 * Long.BYTES + Integer.BYTES + 3 * Long.BYTES;
+  private static final int TRACE_AT = 4 + 4 * Long.BYTES + Integer.BYTES;
+  private static final int HEAD_BYTES = TRACE_AT + 3 * Long.BYTES;
 
   /** Returns its bytes, at least {@code leastBytes} of them. */
-  byte[] bytes(int leastBytes) {
+  public byte[] bytes(int leastBytes) {
     int own = HEAD_BYTES + Long.BYTES * arguments.length;
     ByteBuffer out = ByteBuffer.allocate(Math.max(own, leastBytes));
     out.put((byte) VERSION).put((byte) operation).putShort((short) arguments.length);
@@ -36,12 +37,20 @@ record Request(
     return out.array();
   }
 
+  /** Returns the bytes of the same request with another trace. */
+  public static byte[] of(byte[] request, Trace trace) {
+    byte[] traced = request.clone();
+    ByteBuffer out = ByteBuffer.wrap(traced, TRACE_AT, 3 * Long.BYTES);
+    out.putLong(trace.high()).putLong(trace.low()).putLong(trace.parent());
+    return traced;
+  }
+
   /**
    * Reads a request.
    *
    * @throws IllegalArgumentException if the bytes are no request
    */
-  static Request read(byte[] bytes) {
+  public static Request read(byte[] bytes) {
     ByteBuffer in = ByteBuffer.wrap(bytes);
     try {
       int version = in.get();

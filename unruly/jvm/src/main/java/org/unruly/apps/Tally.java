@@ -6,9 +6,9 @@ package org.unruly.apps;
  * @param writes how many
  * @param sum the sum of their numbers
  */
-record Tally(long writes, long sum) {
+public record Tally(long writes, long sum) {
   /** Returns the tally after one more write. */
-  Tally with(long number) {
+  public Tally with(long number) {
     return new Tally(writes + 1, sum + number);
   }
 }

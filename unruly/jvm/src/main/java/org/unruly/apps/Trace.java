@@ -7,11 +7,12 @@ package org.unruly.apps;
  * @param low second half of the trace's id
  * @param parent id of the span that calls
  */
-record Trace(long high, long low, long parent) {
-  static final Trace NONE = new Trace(0, 0, 0);
+public record Trace(long high, long low, long parent) {
+  /** No trace. */
+  public static final Trace NONE = new Trace(0, 0, 0);
 
   /** Returns true if its spans are wanted. */
-  boolean isWanted() {
+  public boolean isWanted() {
     return (high | low) != 0;
   }
 }

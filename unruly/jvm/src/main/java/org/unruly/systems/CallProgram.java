@@ -3,6 +3,7 @@ package org.unruly.systems;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.Arrays;
+import org.unruly.apps.Trace;
 import org.unruly.jvm.Options;
 
 /** The client of a system: it reads requests as lines and writes their results as lines. */
@@ -40,8 +41,9 @@ final class CallProgram {
         long request = requests.number();
         long number = requests.number();
         long bytes = requests.number();
+        Trace trace = requests.trace();
         requests.finish();
-        pool(number, callers).submit(request, bytes);
+        pool(number, callers).submit(request, bytes, trace);
       }
     }
   }
@@ -67,7 +69,7 @@ final class CallProgram {
       pools = Arrays.copyOf(pools, Math.max(client + 1, 2 * pools.length));
     }
     if (pools[client] == null) {
-      pools[client] = new WorkerPool(callers, lines);
+      pools[client] = new WorkerPool(number, callers, lines);
     }
     return pools[client];
   }

@@ -1,6 +1,7 @@
 package org.unruly.systems;
 
 import java.util.Arrays;
+import org.unruly.apps.Trace;
 
 /** A connection, proxy or stub that one thread calls; the thread closes it after a failure. */
 abstract class Connection implements AutoCloseable {
@@ -24,6 +25,14 @@ abstract class Connection implements AutoCloseable {
     return true;
   }
 
+  /** Gives it the trace of the next call. */
+  void trace(Trace trace) {}
+
+  /** Returns the fail-over of the last call, or null if its first server answered it. */
+  FailOver failOver() {
+    return null;
+  }
+
   @Override
   public void close() {}
 
@@ -41,6 +50,11 @@ abstract class Connection implements AutoCloseable {
     echo = array;
     start = from;
     length = bytes;
+  }
+
+  /** Returns the bytes of the last echo, which belong to the caller. */
+  final byte[] reply() {
+    return Arrays.copyOfRange(echo, start, start + length);
   }
 
   /** Throws a failure unless the echo is the payload. */

@@ -16,11 +16,14 @@ import org.unruly.jvm.Options;
  * <p>Each worker has a proxy of its own; the client of OpenEJB keeps a connection for each open
  * call.
  */
-final class EjbEcho implements EchoSystem {
+final class EjbEcho implements Platform {
   private static final String BEAN = "EchoBean";
 
   /** As many as a client may have open requests. */
   private static final String CALLS = "256";
+
+  /** What the bean does. The container makes beans by their class alone, so it stands here. */
+  private static Handler handler = request -> request;
 
   /** The container, which serves as long as it is reachable. */
   private static EJBContainer container;
@@ -28,7 +31,7 @@ final class EjbEcho implements EchoSystem {
   /** The remote interface. The container makes proxies of it, so it is public. */
   @Remote
   public interface Echo {
-    /** Returns its argument. */
+    /** Returns the handler's reply to its argument. */
     byte[] echo(byte[] bytes);
   }
 
@@ -37,12 +40,13 @@ final class EjbEcho implements EchoSystem {
   public static class EchoBean implements Echo {
     @Override
     public byte[] echo(byte[] bytes) {
-      return bytes;
+      return handler.handle(bytes);
     }
   }
 
   @Override
-  public void serve(Options options) {
+  public void serve(Options options, Handler work) {
+    handler = work;
     Properties settings = new Properties();
     settings.put("openejb.embedded.remotable", "true");
     settings.put("ejbd.bind", options.text("host"));

@@ -24,7 +24,9 @@ final class Failure extends Exception {
     /** No reply came in time. */
     UNAVAILABLE,
     /** There is no connection, or it broke. */
-    DISCONNECTED;
+    DISCONNECTED,
+    /** The system has lost an earlier request, or done it twice. */
+    WRONG;
 
     /** Returns its word in a line. */
     String word() {

@@ -22,7 +22,7 @@ import org.unruly.jvm.Options;
  *
  * <p>Workers share one client, whose pool has a connection for each open request.
  */
-final class HttpEcho implements EchoSystem {
+final class HttpEcho implements Platform {
   /** Threads of the server: as many as a client may have open requests. */
   private static final String THREADS = "256";
 
@@ -30,7 +30,7 @@ final class HttpEcho implements EchoSystem {
   private static final int OK = 200;
 
   @Override
-  public void serve(Options options) throws Exception {
+  public void serve(Options options, Handler handler) throws Exception {
     // its management beans would take most of the start
     Registry.disableRegistry();
     Tomcat tomcat = new Tomcat();
@@ -48,7 +48,7 @@ final class HttpEcho implements EchoSystem {
     connector.setProperty("keepAliveTimeout", "-1");
     tomcat.setConnector(connector);
     Context context = tomcat.addContext("", null);
-    Tomcat.addServlet(context, "echo", new Echo());
+    Tomcat.addServlet(context, "echo", new Echo(handler));
     context.addServletMappingDecoded("/echo", "echo");
     tomcat.start();
   }
@@ -69,6 +69,12 @@ final class HttpEcho implements EchoSystem {
   private static final class Echo extends HttpServlet {
     private static final long serialVersionUID = 1L;
 
+    private final transient Handler handler;
+
+    private Echo(Handler handler) {
+      this.handler = handler;
+    }
+
     @Override
     protected void doPost(HttpServletRequest request, HttpServletResponse response)
         throws IOException {
@@ -78,8 +84,9 @@ final class HttpEcho implements EchoSystem {
         return;
       }
       byte[] body = request.getInputStream().readNBytes((int) length);
-      response.setContentLength(body.length);
-      response.getOutputStream().write(body);
+      byte[] reply = handler.handle(body);
+      response.setContentLength(reply.length);
+      response.getOutputStream().write(reply);
     }
   }
 

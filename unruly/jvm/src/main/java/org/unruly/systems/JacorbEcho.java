@@ -32,7 +32,7 @@ import org.unruly.jvm.Options;
  *
  * <p>Each worker has a stub of its own. JacORB sends the calls of all stubs over one connection.
  */
-final class JacorbEcho implements EchoSystem {
+final class JacorbEcho implements Platform {
   private static final String[] TYPES = {"IDL:unruly/Echo:1.0"};
   private static final String OPERATION = "call";
 
@@ -42,7 +42,7 @@ final class JacorbEcho implements EchoSystem {
   }
 
   @Override
-  public void serve(Options options) throws Exception {
+  public void serve(Options options, Handler handler) throws Exception {
     Properties settings = settings();
     settings.put("OAIAddr", options.text("host"));
     settings.put("OAPort", Integer.toString(EchoSystem.port(options)));
@@ -55,7 +55,7 @@ final class JacorbEcho implements EchoSystem {
     ORB orb = ORB.init(new String[0], settings);
     POA adapter = POAHelper.narrow(orb.resolve_initial_references("RootPOA"));
     adapter.the_POAManager().activate();
-    String reference = orb.object_to_string(adapter.servant_to_reference(new Echo()));
+    String reference = orb.object_to_string(adapter.servant_to_reference(new Echo(handler)));
     // a client reads the whole reference or none
     Path file = Path.of(options.text("ior"));
     Path written = Path.of(options.text("ior") + ".new");
@@ -85,23 +85,30 @@ final class JacorbEcho implements EchoSystem {
     return settings;
   }
 
-  /** The skeleton, with the echo in it. */
+  /** The skeleton, which calls the handler. */
   private static final class Echo extends Servant implements InvokeHandler {
+    private final Handler handler;
+
+    private Echo(Handler handler) {
+      this.handler = handler;
+    }
+
     @Override
     public String[] _all_interfaces(POA adapter, byte[] id) {
       return TYPES.clone();
     }
 
     @Override
-    public OutputStream _invoke(String operation, InputStream in, ResponseHandler handler) {
+    public OutputStream _invoke(String operation, InputStream in, ResponseHandler replies) {
       if (!operation.equals(OPERATION)) {
         throw new BAD_OPERATION(operation);
       }
       byte[] bytes = new byte[length(in)];
       in.read_octet_array(bytes, 0, bytes.length);
-      OutputStream out = handler.createReply();
-      out.write_ulong(bytes.length);
-      out.write_octet_array(bytes, 0, bytes.length);
+      byte[] reply = handler.handle(bytes);
+      OutputStream out = replies.createReply();
+      out.write_ulong(reply.length);
+      out.write_octet_array(reply, 0, reply.length);
       return out;
     }
   }

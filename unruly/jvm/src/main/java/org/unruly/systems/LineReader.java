@@ -4,11 +4,17 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.unruly.apps.Trace;
 
 /** Reads the lines of a driver in place: a request makes no object. */
 final class LineReader {
   private static final int LINE_BYTES_MAX = 1 << 16;
   private static final byte[] CALL = "call ".getBytes(StandardCharsets.US_ASCII);
+
+  private static final Pattern PARENT =
+      Pattern.compile("00-([0-9a-f]{16})([0-9a-f]{16})-([0-9a-f]{16})-[0-9a-f]{2}");
 
   private final InputStream in;
   private final byte[] buffer = new byte[LINE_BYTES_MAX];
@@ -76,6 +82,24 @@ final class LineReader {
     }
     at++;
     return value;
+  }
+
+  /** Returns the trace that the rest of the line names (W3C Trace Context), or none. */
+  Trace trace() throws IOException {
+    if (at > end) {
+      return Trace.NONE;
+    }
+    String words = text();
+    Matcher parts = PARENT.matcher(words).region(at - start, words.length());
+    if (!parts.matches()) {
+      throw new IOException("'" + words + "' does not end with a traceparent");
+    }
+    at = end + 1;
+    return new Trace(hex(parts.group(1)), hex(parts.group(2)), hex(parts.group(3)));
+  }
+
+  private static long hex(String digits) {
+    return Long.parseUnsignedLong(digits, 16);
   }
 
   /** Throws an exception if the line has more words. */

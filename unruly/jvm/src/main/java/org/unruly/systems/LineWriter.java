@@ -10,6 +10,9 @@ final class LineWriter {
   private static final byte[] DONE = "done ".getBytes(StandardCharsets.US_ASCII);
   private static final byte[] FAILED = "failed ".getBytes(StandardCharsets.US_ASCII);
 
+  private static final byte[] FAILED_OVER = "failed-over ".getBytes(StandardCharsets.US_ASCII);
+  private static final byte[] WRONG = "wrong ".getBytes(StandardCharsets.US_ASCII);
+
   private final OutputStream out;
   private final byte[] line = new byte[2 * WORDS_MAX];
   private int length;
@@ -35,13 +38,28 @@ final class LineWriter {
 
   /** Writes that a call failed. */
   synchronized void failed(long request, long sentNs, long receivedNs, Failure failure) {
+    boolean isWrong = failure.kind() == Failure.Kind.WRONG;
     length = 0;
-    add(FAILED);
+    add(isWrong ? WRONG : FAILED);
     stamps(request, sentNs, receivedNs);
     line[length++] = ' ';
-    add(failure.kind().word());
-    line[length++] = ' ';
+    if (!isWrong) {
+      add(failure.kind().word());
+      line[length++] = ' ';
+    }
     add(failure.getMessage());
+    flush();
+  }
+
+  /** Writes that a request of a client was sent again to another server. */
+  synchronized void failedOver(long request, long client, FailOver it) {
+    length = 0;
+    add(FAILED_OVER);
+    for (long value : new long[] {request, client, it.detectedNs(), it.resentNs()}) {
+      number(value);
+      line[length++] = ' ';
+    }
+    number(it.answeredNs());
     flush();
   }
 

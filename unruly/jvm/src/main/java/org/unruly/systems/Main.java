@@ -12,8 +12,9 @@ import org.unruly.jvm.Problem;
 import org.unruly.jvm.Shutdown;
 
 /**
- * The echo of a payload through a middleware system: {@code serve SYSTEM key=value...} is its
- * server, and {@code call SYSTEM key=value...} a client that speaks the lines of a driver.
+ * The echo of a payload through a middleware system, or an application on it: {@code serve SYSTEM
+ * key=value...} is its server, and {@code call SYSTEM key=value...} a client that speaks the lines of
+ * a driver.
  */
 public final class Main {
   private static final int DONE = 0;
@@ -84,9 +85,11 @@ public final class Main {
       case "wildfly" -> new WildflyEcho();
       case "jgroups" -> new JGroupsEcho();
       case "aeron" -> new AeronEcho();
+      case "three-tier" -> new ThreeTier();
       default -> {
         String known =
-            "jvm-tcp, jvm-nio, http, grpc-java, rmi, jacorb, ejb, wildfly, jgroups or aeron";
+            "jvm-tcp, jvm-nio, http, grpc-java, rmi, jacorb, ejb, wildfly, jgroups, aeron or"
+                + " three-tier";
         throw new Problem("systems", "the system is '" + name + "'", known, HINT);
       }
     };

@@ -18,7 +18,7 @@ import org.unruly.jvm.Options;
  *
  * <p>Each worker has a stub of its own; RMI itself keeps a connection for each open call.
  */
-final class RmiEcho implements EchoSystem {
+final class RmiEcho implements Platform {
   private static final String NAME = "echo";
 
   /** The remote object, which the registry holds by its stub only: it would be collected. */
@@ -26,7 +26,7 @@ final class RmiEcho implements EchoSystem {
 
   /** The remote interface. */
   interface Echo extends Remote {
-    /** Returns its argument. */
+    /** Returns the handler's reply to its argument. */
     byte[] echo(byte[] bytes) throws RemoteException;
   }
 
@@ -36,7 +36,7 @@ final class RmiEcho implements EchoSystem {
   }
 
   @Override
-  public void serve(Options options) throws Exception {
+  public void serve(Options options, Handler handler) throws Exception {
     InetAddress host = InetAddress.getByName(options.text("host"));
     int port = EchoSystem.port(options);
     String announced = options.has("announce") ? options.text("announce") : host.getHostAddress();
@@ -47,7 +47,7 @@ final class RmiEcho implements EchoSystem {
     // a call has an array of bytes and no other object
     ObjectInputFilter filter =
         ObjectInputFilter.Config.createFilter("maxarray=" + MAX_BYTES + ";maxdepth=2;!*");
-    exported = bytes -> bytes;
+    exported = handler::handle;
     registry.bind(NAME, UnicastRemoteObject.exportObject(exported, port, null, sockets, filter));
   }
 

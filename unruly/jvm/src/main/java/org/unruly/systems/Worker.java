@@ -1,6 +1,7 @@
 package org.unruly.systems;
 
 import java.util.concurrent.locks.LockSupport;
+import org.unruly.apps.Trace;
 
 /** A thread with a connection of its own, which has one request at a time. */
 final class Worker implements Runnable {
@@ -11,6 +12,7 @@ final class Worker implements Runnable {
   private byte[] payload;
   private long request;
   private long bytes;
+  private Trace trace;
   /** True if the connection was used for the request. */
   private boolean isUsed;
 
@@ -19,6 +21,7 @@ final class Worker implements Runnable {
   private Thread thread;
   private long nextRequest;
   private long nextBytes;
+  private Trace nextTrace;
   private volatile boolean assigned;
 
   Worker(WorkerPool pool, Callers callers, LineWriter lines) {
@@ -33,9 +36,10 @@ final class Worker implements Runnable {
   }
 
   /** Gives it its next request; the pool does so only if it has none. */
-  void assign(long number, long length) {
+  void assign(long number, long length, Trace of) {
     nextRequest = number;
     nextBytes = length;
+    nextTrace = of;
     assigned = true;
     LockSupport.unpark(thread);
   }
@@ -48,6 +52,7 @@ final class Worker implements Runnable {
       }
       request = nextRequest;
       bytes = nextBytes;
+      trace = nextTrace;
       assigned = false;
       Failure failure = null;
       try {
@@ -56,7 +61,11 @@ final class Worker implements Runnable {
         failure = Failure.of(thrown);
         discard(failure);
       }
+      FailOver failOver = connection == null ? null : connection.failOver();
       pool.release(this);
+      if (failOver != null) {
+        lines.failedOver(request, pool.client(), failOver);
+      }
       if (failure == null) {
         lines.done(request, sentNs, receivedNs);
       } else {
@@ -78,6 +87,7 @@ final class Worker implements Runnable {
       }
       connection.prove();
       fill();
+      connection.trace(trace);
       sentNs = System.nanoTime();
       connection.call(payload);
       receivedNs = System.nanoTime();

@@ -1,6 +1,7 @@
 package org.unruly.systems;
 
 import java.util.ArrayDeque;
+import org.unruly.apps.Trace;
 
 /**
  * The workers of one client: one for each open request, kept and used again.
@@ -17,51 +18,48 @@ final class WorkerPool {
   private final LineWriter lines;
   private final ArrayDeque<Worker> idle = new ArrayDeque<>();
 
-  /** Waiting requests: a ring of pairs, the number of a request and its bytes. */
-  private long[] ring = new long[32];
-
-  private int head;
-  private int size;
+  private final ArrayDeque<Waiting> waiting = new ArrayDeque<>();
+  private final long client;
   private int workers;
 
-  WorkerPool(Callers callers, LineWriter lines) {
+  /**
+   * Creates a pool without workers.
+   *
+   * @param client the number of the client
+   */
+  WorkerPool(long client, Callers callers, LineWriter lines) {
+    this.client = client;
     this.callers = callers;
     this.lines = lines;
   }
 
+  /** A request without a worker. */
+  private record Waiting(long request, long bytes, Trace trace) {}
+
+  /** Returns the number of the client. */
+  long client() {
+    return client;
+  }
+
   /** Has a worker send a request; does not wait for it. */
-  synchronized void submit(long request, long bytes) {
+  synchronized void submit(long request, long bytes, Trace trace) {
     Worker worker = idle.pollLast();
     if (worker != null) {
-      worker.assign(request, bytes);
+      worker.assign(request, bytes, trace);
     } else if (workers < WORKERS_MAX) {
       workers++;
-      start(new Worker(this, callers, lines), request, bytes);
+      start(new Worker(this, callers, lines), request, bytes, trace);
     } else {
-      add(request, bytes);
+      waiting.addLast(new Waiting(request, bytes, trace));
     }
   }
 
-  private static void start(Worker worker, long request, long bytes) {
+  private static void start(Worker worker, long request, long bytes, Trace trace) {
     Thread thread = new Thread(worker, "worker");
     thread.setDaemon(true);
     worker.runBy(thread);
-    worker.assign(request, bytes);
+    worker.assign(request, bytes, trace);
     thread.start();
-  }
-
-  private void add(long request, long bytes) {
-    if (2 * size == ring.length) {
-      long[] larger = new long[2 * ring.length];
-      System.arraycopy(ring, head, larger, 0, ring.length - head);
-      System.arraycopy(ring, 0, larger, ring.length - head, head);
-      ring = larger;
-      head = 0;
-    }
-    int tail = (head + 2 * size) % ring.length;
-    ring[tail] = request;
-    ring[tail + 1] = bytes;
-    size++;
   }
 
   /**
@@ -69,13 +67,12 @@ final class WorkerPool {
    * result: the next request may follow at once, and must not start one more worker.
    */
   synchronized void release(Worker worker) {
-    if (size == 0) {
+    Waiting next = waiting.pollFirst();
+    if (next == null) {
       idle.addLast(worker);
-      return;
+    } else {
+      worker.assign(next.request(), next.bytes(), next.trace());
     }
-    worker.assign(ring[head], ring[head + 1]);
-    head = (head + 2) % ring.length;
-    size--;
   }
 
   /** Returns the number of workers. */

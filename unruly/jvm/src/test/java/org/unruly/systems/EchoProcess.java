@@ -34,7 +34,7 @@ final class EchoProcess implements AutoCloseable {
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(List.of("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
     command.add("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED");
-    command.addAll(List.of("-Djava.io.tmpdir=" + folder, "-cp", classPath(system)));
+    command.addAll(List.of("-Djava.io.tmpdir=" + folder, "-cp", classPath(system, options)));
     command.addAll(List.of("org.unruly.systems.Main", verb, system));
     command.addAll(options);
     log = Files.createTempFile(folder, verb, ".log");
@@ -46,8 +46,9 @@ final class EchoProcess implements AutoCloseable {
   }
 
   /** OpenEJB and JacORB each bring the classes of CORBA, so a service has one or the other. */
-  private static String classPath(String system) {
-    String other = system.equals("ejb") ? "jacorb" : "yoko";
+  private static String classPath(String system, List<String> options) {
+    boolean isEjb = system.equals("ejb") || options.contains("platform=ejb");
+    String other = isEjb ? "jacorb" : "yoko";
     Stream<String> parts = Arrays.stream(System.getProperty("java.class.path").split(":"));
     return parts.filter(it -> !it.contains(other)).collect(Collectors.joining(File.pathSeparator));
   }

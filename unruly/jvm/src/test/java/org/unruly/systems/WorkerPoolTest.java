@@ -16,6 +16,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.unruly.apps.Trace;
 
 /** The workers of a client, over connections that need no server. */
 @Timeout(value = 30, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
@@ -50,7 +51,7 @@ class WorkerPoolTest {
           connections.incrementAndGet();
           return connection(work);
         };
-    return new WorkerPool(new Callers(client, "test"), lines);
+    return new WorkerPool(0, new Callers(client, "test"), lines);
   }
 
   private static Connection connection(Work work) {
@@ -81,7 +82,7 @@ class WorkerPoolTest {
             });
     Set<String> open = new HashSet<>();
     for (int request = 0; request < 400; request++) {
-      pool.submit(request, 8);
+      pool.submit(request, 8, Trace.NONE);
       open.add(Integer.toString(request));
     }
     assertTrue(entered.await(TIMEOUT_S, TimeUnit.SECONDS));
@@ -100,7 +101,7 @@ class WorkerPoolTest {
   void aClientWithOneOpenRequestHasOneWorker() throws Exception {
     WorkerPool pool = pool(() -> {});
     for (int request = 0; request < 5_000; request++) {
-      pool.submit(request, 4);
+      pool.submit(request, 4, Trace.NONE);
       assertTrue(result().startsWith("done " + request + " "));
     }
     assertEquals(1, pool.workers());
@@ -115,7 +116,7 @@ class WorkerPoolTest {
               throw new java.net.SocketException("a line end \n and \u00e4");
             });
     for (int request = 1; request <= 3; request++) {
-      pool.submit(request, 4);
+      pool.submit(request, 4, Trace.NONE);
       String wanted = " disconnected SocketException: a line end   and ?";
       String result = result();
       assertTrue(result.startsWith("failed " + request) && result.endsWith(wanted), result);
@@ -131,9 +132,9 @@ class WorkerPoolTest {
               throw Failure.timeout(5_000_000);
             });
     for (int request = 1; request <= 3; request++) {
-      pool.submit(request, 4);
+      pool.submit(request, 4, Trace.NONE);
       assertTrue(result().endsWith(" unavailable no reply within 5 ms"));
-      pool.submit(request, EchoSystem.MAX_BYTES + 1L);
+      pool.submit(request, EchoSystem.MAX_BYTES + 1L, Trace.NONE);
       assertTrue(result().contains(" store a payload of 67108865 bytes is above the limit"));
     }
     assertEquals(1, connections.get());
@@ -167,13 +168,13 @@ class WorkerPoolTest {
           @Override
           public void write(byte[] bytes, int from, int length) {
             if (all.getCount() > 0) {
-              pool[0].submit(1, 64);
+              pool[0].submit(1, 64, Trace.NONE);
             }
           }
         };
     Callers callers = new Callers(() -> connection(work), "test");
-    pool[0] = new WorkerPool(callers, new LineWriter(submitting));
-    pool[0].submit(1, 64);
+    pool[0] = new WorkerPool(0, callers, new LineWriter(submitting));
+    pool[0].submit(1, 64, Trace.NONE);
     assertTrue(all.await(TIMEOUT_S, TimeUnit.SECONDS));
     assertTrue(allocated[1] - allocated[0] < 10_000, allocated[1] - allocated[0] + " bytes");
   }
