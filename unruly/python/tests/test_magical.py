@@ -237,6 +237,11 @@ def test_an_address_and_a_transport_name_a_system_together():
     assert magical.system_of({"drive.clients": "4", "mesh.runtime": "jvm"}) == "all"
 
 
+def test_an_application_is_a_system_whatever_its_platform_and_its_replication():
+    factors = {"service.application": "ftex", "service.platform": "rmi"}
+    assert magical.system_of({**factors, "service.replication": "active"}) == "ftex"
+
+
 def cell(system, mean, p99, largest, *, haircut=0.001, outliers=2, failed=0):
     ratio = Interval(p99 / mean, 0.9 * p99 / mean, 1.1 * p99 / mean, 0.95, 1_000, None, "given")
     fine = failed == 0

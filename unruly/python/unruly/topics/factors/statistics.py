@@ -55,14 +55,14 @@ CURVE: Final = (*(round(0.01 * k, 2) for k in range(1, 100)), 0.995, 0.999)
 THINNED: Final = 500
 SYSTEM_FACTORS: Final = (
     "drive.system", "drive.store", "drive.url", "drive.address", "drive.transport",
-    "mesh.transport", "stream.protocol",
+    "mesh.transport", "stream.protocol", "service.application",
 )  # fmt: skip
 """The keys of a plan whose value selects the server or the protocol that is measured.
 
-`drive.system`, `drive.store`, `drive.url` and `drive.address` select the server that answers. The
-two transports and `stream.protocol` select the software that carries a request or a message. Every
-other key sets something up within one system: its clients, payload, consistency level, collector or
-quota.
+`drive.system`, `drive.store`, `drive.url` and `drive.address` select the server that answers, and
+`service.application` the application in it. The two transports and `stream.protocol` select the
+software that carries a request or a message. Every other key sets something up within one system:
+its clients, payload, platform, replication, consistency level, collector or quota.
 `mesh.runtime` is left out, because one cell of `mixed` runs both implementations; the view of the
 runtimes compares those.
 """
