@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 from unruly.base.cells import histograms_of
 from unruly.base.context import Context
 from unruly.papers.chains import Loaded, loaded
+from unruly.papers.three_tier import Recovered, SlowRequests, recovered, slow_requests
 from unruly.stats import Interval, block_interval
 from unruly.tables import fetch
 from unruly.topics.arrival_log.model import arrival_log_of
@@ -73,6 +74,7 @@ class Cell:
     largest_after: float | None = None
     dip: float | None = None
     dip_q: float | None = None
+    factors: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -305,6 +307,8 @@ class Evidence:
     stores: Stores | None = None
     arrivals: tuple[Operations, ...] = ()
     chains: tuple[Loaded, ...] = ()
+    recoveries: tuple[Recovered, ...] = ()
+    slow_requests: tuple[SlowRequests, ...] = ()
 
 
 def restored(kind: Any, held: Any) -> Any:
@@ -354,6 +358,8 @@ def evidence_of(analysis: Analysis) -> Evidence:
         restored(Stores, stores) if stores else None,
         restored(tuple[Operations, ...], arrivals.rows if arrivals else ()),
         loaded(analysis, context),
+        recovered(analysis),
+        slow_requests(analysis),
     )
 
 
