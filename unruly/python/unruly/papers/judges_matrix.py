@@ -23,6 +23,7 @@ from unruly.papers.judgement import (
     rank_interval,
     unknown,
 )
+from unruly.papers.three_tier import APPLICATION, MEASURED, NAME
 from unruly.topics.factors.statistics import SYSTEM_FACTORS
 
 if TYPE_CHECKING:
@@ -60,11 +61,14 @@ def _cells(evidence: Evidence) -> list[Cell]:
 
 
 def _systems(cells: list[Cell]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(it.system for it in cells))
+    """Return the systems of cells; all three-tier applications are one, as in the study."""
+    names = [NAME if APPLICATION in it.factors else it.system for it in cells]
+    return tuple(dict.fromkeys(names))
 
 
 def _on(found: Judgement, cells: list[Cell]) -> Judgement:
-    return replace(found, systems=_systems(cells))
+    """Name the systems that a claim was judged on: none, if the run has not what it needs."""
+    return replace(found, systems=_systems(cells) if found.estimate is not None else ())
 
 
 def _mean(cell: Cell) -> float:
@@ -143,7 +147,7 @@ def _p99_within(evidence: Evidence, line: float, level: float) -> Judgement:
 def p99_within_order(evidence: Evidence) -> Judgement:
     """The p99 is within about an order of magnitude of the mean, and depends on the workload."""
     parts = [_p99_within(evidence, ORDER, LEVEL), _explained(evidence, "p99", explains=True)]
-    return replace(all_of(parts), systems=_systems(_cells(evidence)))
+    return _on(all_of(parts), _cells(evidence))
 
 
 def p99_bound(evidence: Evidence) -> Judgement:
@@ -158,7 +162,9 @@ def _of_each_system(evidence: Evidence, judge: Callable[[str], Judgement]) -> Ju
     if not systems:
         return unknown("the run has no matrix")
     found = replace(all_of([judge(it) for it in systems]), systems=tuple(systems))
-    return _on(found, _cells(evidence)) if systems == ["*"] else found
+    cells = _cells(evidence)
+    of_cells = systems == ["*"] or NAME in _systems(cells)
+    return _on(found, cells) if of_cells else found
 
 
 def p99_follows_mean(evidence: Evidence) -> Judgement:
@@ -247,18 +253,21 @@ def _explained(evidence: Evidence, measure: str, *, explains: bool) -> Judgement
     """Some factor gives a measure a trend, or none does: the strongest factor decides.
 
     The claims are about workload and configuration. What is measured is neither: over several
-    systems it explains much of everything, and says nothing of the claims.
+    systems it explains much of everything, and says nothing of the claims. Application, platform
+    and replication are measured, too.
     """
     rows = evidence.matrix.explained if evidence.matrix else ()
-    effects = [
+    all_effects = [
         (it.factor, it.partial)
         for row in rows
         if row.measure == measure
         for it in row.effects
-        if it.factor not in SYSTEM_FACTORS and it.partial and it.partial.estimate is not None
+        if it.partial and it.partial.estimate is not None
     ]
+    effects = [it for it in all_effects if it[0] not in (*SYSTEM_FACTORS, *MEASURED)]
     if not effects:
-        return unknown(f"no analysis of variance of the {measure}")
+        over = " over workload or configuration" if all_effects else ""
+        return unknown(f"no analysis of variance of the {measure}{over}")
     # the claim that no factor has a trend needs that bound of each factor which is nearest to it
     factor, found = max(effects, key=lambda it: it[1].estimate or 0.0)
     highest = max((it[1].high if it[1].high is not None else 1.0) for it in effects)
