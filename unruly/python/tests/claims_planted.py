@@ -6,6 +6,7 @@ says something else of one of them. A run is written as the evidence that a judg
 
 from __future__ import annotations
 
+from claims_applications import APPLICATIONS
 from claims_chains import CHAINS
 from unruly.papers.evidence import (
     Cell,
@@ -482,4 +483,4 @@ STREAMS = {
         (UNDECIDED, beside("cpu", ("jvm_tcp",), jvm_nio=0.4, jvm_tcp=0.5)),
     ],
 }
-PLANTED = {**MATRIX, **GROUPS, **STORES, **STREAMS, **CHAINS}
+PLANTED = {**MATRIX, **GROUPS, **STORES, **STREAMS, **CHAINS, **APPLICATIONS}

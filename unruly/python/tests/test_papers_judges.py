@@ -27,11 +27,15 @@ from unruly.papers import (
     judges_matrix,
     judges_stores,
     judges_streams,
+    judges_tiers,
 )
 from unruly.papers.judgement import HOLDS, NOT, UNDECIDED, VERDICTS, Judgement, rank_interval
 from unruly.papers.judges import JUDGES, trusted
 
-MODULES = (judgement, judges_matrix, judges_groups, judges_stores, judges_streams, judges_chains)
+MODULES = (
+    judgement, judges_matrix, judges_groups, judges_stores, judges_streams, judges_chains,
+    judges_tiers,
+)  # fmt: skip
 LEVELS = {"LEVEL", "CONFIDENCE_OF_STUDY"}
 """Levels of confidence: one and a half times as much is none."""
 UNITS = {"MS", "JUDGES", "TYPE_CHECKING", "VERDICTS"}

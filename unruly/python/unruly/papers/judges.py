@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from unruly.papers import judges_chains, judges_groups, judges_matrix, judges_stores, judges_streams
+from unruly.papers import (
+    judges_chains,
+    judges_groups,
+    judges_matrix,
+    judges_stores,
+    judges_streams,
+    judges_tiers,
+)
 from unruly.papers.claims import papers
 from unruly.papers.evidence import Evidence
 from unruly.papers.judgement import UNDECIDED, Judgement
@@ -26,6 +33,7 @@ JUDGES: Final[dict[str, Judge]] = {
     **judges_stores.JUDGES,
     **judges_streams.JUDGES,
     **judges_chains.JUDGES,
+    **judges_tiers.JUDGES,
 }
 
 
