@@ -14,6 +14,7 @@ import real_causes
 import runtimes
 import stores
 import streams
+import three_tier
 from bench import command
 from bench import pages as unruly_pages
 from flurry.bench import pages as flurry_pages
@@ -23,7 +24,7 @@ from unruly import papers
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAPERS: Final = ROOT / "unruly" / "docs" / "papers.md"
-STUDIES: Final = (stores, runtimes, streams, real_causes, middleware)
+STUDIES: Final = (stores, runtimes, streams, real_causes, middleware, three_tier)
 
 
 def texts() -> dict[Path, str]:

@@ -1,0 +1,96 @@
+"""Write the tables of the page three-tier.md from the numbers of runs that are kept.
+
+Run ``make pages``.
+
+The runs are of the plans ``three-tier`` and ``three-tier-recovery``. The parts of their
+``summary.json`` that the page shows are kept, so that nobody types the numbers of a table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kept
+from kept import number, table
+from middleware import factors, predictable_first, row_of
+from stores import doubts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEPT = "2026-11-29-amd-2core/side-by-side/three-tier.summary.json"
+CRASHES = "2026-11-29-amd-2core/side-by-side/three-tier-recovery.summary.json"
+PAGE = Path(__file__).with_name("three-tier.md")
+MS = 1e6
+
+
+def written(page: str) -> str:
+    """Return the page with its tables as the kept numbers have them."""
+    crashes, crossed = kept.read(CRASHES), kept.read(KEPT)
+    parts = {
+        "three-tier recovery trust": doubts(crashes),
+        "three-tier recovery": recoveries(crashes["over_time"]["recoveries"]),
+        "three-tier trust": doubts(crossed),
+        "three-tier factors": factors(crossed["magical"]),
+        "three-tier applications": applications(crossed["magical"]),
+    }
+    return kept.filled(page, parts)
+
+
+def ms(value: float | None) -> str:
+    """Nanoseconds as milliseconds of three digits."""
+    return "-" if value is None else number(value / MS)
+
+
+def interval(value: dict[str, Any] | None, shown: Callable[[float | None], str] = ms) -> str:
+    """An estimate with its interval, where it has one."""
+    if value is None or value["estimate"] is None:
+        return "-"
+    if value["low"] is None or value["high"] is None:
+        return shown(value["estimate"])
+    return f"{shown(value['estimate'])} [{shown(value['low'])}, {shown(value['high'])}]"
+
+
+def recoveries(found: list[dict[str, Any]]) -> str:
+    """A row for each process that was killed."""
+    head = [
+        "application", "killed", "crashes", "recovery", "detection", "fail-over", "request",
+        "slowest without a crash", "requests slower than the recovery", "break-even",
+    ]  # fmt: skip
+    rows = [recovery(it) for it in sorted(found, key=lambda it: (it["cell"], it["process"]))]
+    return table(head, rows)
+
+
+def recovery(row: dict[str, Any]) -> list[str]:
+    """The numbers of a process that was killed."""
+    held = row["recoveries"]
+    longer = "-" if held["longer"] is None else f"{held['longer']} of {held['fault_free']}"
+    rate = row["break_even"]
+    return [
+        f"`{row['cell'].partition('=')[2]}`",
+        f"`{row['process']}`",
+        str(len(row["fault_ns"])),
+        interval(held["median_ns"]),
+        interval(held["detection_ns"]),
+        interval(held["failover_ns"]),
+        interval(held["request_ns"]),
+        ms(held["fault_free_max_ns"]),
+        longer,
+        "-" if rate is None else interval(rate["faults_hz"], each),
+    ]
+
+
+def each(rate_hz: float | None) -> str:
+    """A rate of crashes as the time from one to the next."""
+    return "-" if not rate_hz else f"one in {number(1 / rate_hz)} s"
+
+
+def applications(matrix: dict[str, Any]) -> str:
+    """A row for each application, the most predictable first."""
+    head = [
+        "application", "failing cells", "p50, us", "p99 / mean", "max / mean", "unruly cells",
+        "over 10 x mean", "outliers", "their size", "smallest haircut", "a", "b, us",
+    ]  # fmt: skip
+    rows = sorted(matrix["by_system"], key=predictable_first)
+    return table(head, [row_of(it) for it in rows])
