@@ -12,6 +12,7 @@ from unruly.stats.blocks import (
     block_intervals,
     block_ladder,
 )
+from unruly.stats.break_even import BreakEven, break_even_faults, outlier_limit
 from unruly.stats.changes import ChangePoint, ChangePoints, change_points
 from unruly.stats.coincidence import Coincidence, coincidence
 from unruly.stats.comparison import (
@@ -88,6 +89,7 @@ __all__ = [
     "Association",
     "BinQuantile",
     "BlockInterval",
+    "BreakEven",
     "ChangePoint",
     "ChangePoints",
     "Coincidence",
@@ -127,6 +129,7 @@ __all__ = [
     "block_interval",
     "block_intervals",
     "block_ladder",
+    "break_even_faults",
     "bucket_edges",
     "bucket_index",
     "change_points",
@@ -147,6 +150,7 @@ __all__ = [
     "line_fit",
     "mean_interval",
     "mmpp2",
+    "outlier_limit",
     "paired_shift",
     "pairs_needed",
     "partitioned_share",

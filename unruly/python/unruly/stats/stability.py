@@ -217,7 +217,8 @@ class Recoveries:
     ``median_ns`` is over faults that were recovered from (order statistics). ``fault_free_max_ns``
     is absent when a fault-free request failed (``fault_free_failed``); ``longer_share`` is the
     share of fault-free requests that took longer than the median recovery, failed ones included,
-    and ``longer`` their number.
+    and ``longer`` their number. ``detection_ns``, ``failover_ns`` and ``request_ns`` are medians
+    over the faults whose recovery has all three parts; None where no recovery has them.
     """
 
     faults: tuple[Recovery, ...]
@@ -228,6 +229,9 @@ class Recoveries:
     fault_free_max_ns: float | None
     longer: int | None
     longer_share: float | None
+    detection_ns: Interval | None = None
+    failover_ns: Interval | None = None
+    request_ns: Interval | None = None
 
 
 def recovery(
@@ -237,6 +241,8 @@ def recovery(
     *,
     detected_ns: ArrayLike | None = None,
     failed_over_ns: ArrayLike | None = None,
+    sent_ns: ArrayLike | None = None,
+    failed_at_ns: ArrayLike | None = None,
     patience_ns: float | None = None,
     level: float = 0.95,
 ) -> Recoveries:
@@ -252,6 +258,10 @@ def recovery(
         When each fault came; ascending.
     detected_ns, failed_over_ns : array_like, shape (m,), int64, optional
         When the fault was noticed, and when the replacement had taken over; below 0 if not known.
+    sent_ns, failed_at_ns : array_like, shape (n,), int64, optional
+        When each request was sent, and when the client knew that it had failed; below 0 if it did
+        not fail or the time is not known. The two come together. They split the recovery from a
+        fault that has no stamp.
     patience_ns : float, optional
         The timeout of a failed request: one scheduled up to this long before a fault may have
         failed because of the fault. By default the longest latency of a successful request.
@@ -268,7 +278,11 @@ def recovery(
 
     Notes
     -----
-    A request belongs to a fault if it was scheduled or under way between the fault and the
+    The requests split a recovery as follows. The detection ends with the first failure that the
+    client knew of after the fault, and before the first good reply to a request scheduled after the
+    fault. The fail-over ends when the client sent the request that had the first good reply of all
+    requests scheduled after the detection. If no request failed in that time, only the total
+    stands. A request belongs to a fault if it was scheduled or under way between the fault and the
     recovery; all others are fault-free. If the next fault comes before a good reply, the service
     never recovered from the first one. If a service has several servers, its first good reply need
     not end the outage for the clients of the failed server.
@@ -299,8 +313,9 @@ def recovery(
             "sort the faults",
         )  # fmt: skip
     noticed, taken = _stamps(detected_ns, faults), _stamps(failed_over_ns, faults)
+    sent, gone = _of_requests(sent_ns, failed_at_ns, due)
     order = np.argsort(due, kind="stable")
-    due, took = due[order], took[order]
+    due, took, sent, gone = due[order], took[order], sent[order], gone[order]
     finite = took[np.isfinite(took)]
     longest = float(finite.max()) if finite.size else 0.0
     waited = np.where(np.isinf(took), longest if patience_ns is None else patience_ns, took)
@@ -309,6 +324,8 @@ def recovery(
     for place, fault in enumerate(faults):
         until = int(faults[place + 1]) if place + 1 < faults.size else None
         one, end = _recover(due, took, int(fault), until, noticed[place], taken[place])
+        if noticed[place] is None and taken[place] is None:
+            one, end = _split(due, took, sent, gone, int(fault), (one, end, until))
         found.append(one)
         last = end if end is not None else until
         begun = due < last if last is not None else np.ones(due.size, dtype=bool)
@@ -365,6 +382,12 @@ def recoveries_of(
     totals = [it.total_ns for it in faults if it.total_ns is not None]
     median = quantile_interval_iid(totals, 0.5, level)
     longer = longer_than(median.estimate) if median.estimate is not None else None
+    parts = [
+        (it.detection_ns, it.failover_ns, it.request_ns)
+        for it in faults
+        if None not in (it.detection_ns, it.failover_ns, it.request_ns)
+    ]
+    medians = [quantile_interval_iid(own, 0.5, level) for own in zip(*parts, strict=True)]
     return Recoveries(
         tuple(faults),
         median,
@@ -374,7 +397,48 @@ def recoveries_of(
         fault_free_max_ns,
         longer,
         longer / fault_free if longer is not None and fault_free else None,
+        *medians,
     )
+
+
+def _of_requests(
+    sent_ns: ArrayLike | None, failed_at_ns: ArrayLike | None, due: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """When each request was sent, and when it failed; -1 for all where that is not given."""
+    if sent_ns is None and failed_at_ns is None:
+        return due, np.full(due.shape, -1, dtype=np.int64)
+    found = [np.asarray(it, dtype=np.int64) for it in (sent_ns, failed_at_ns) if it is not None]
+    if [it.shape for it in found] != [due.shape] * 2:
+        raise ParameterError(
+            "sent_ns, failed_at_ns", f"have shapes {[it.shape for it in found]}",
+            f"both {due.shape}", "-1 where it is not known",
+        )  # fmt: skip
+    return found[0], found[1]
+
+
+def _split(
+    due: NDArray[np.int64],
+    took: NDArray[np.float64],
+    sent: NDArray[np.int64],
+    gone: NDArray[np.int64],
+    fault: int,
+    whole: tuple[Recovery, int | None, int | None],
+) -> tuple[Recovery, int | None]:
+    """Split a recovery by its requests; ``whole`` is without a split, its end, the next fault."""
+    one, end, until = whole
+    last = end if end is not None else until
+    known = gone[(gone >= fault) & (gone < last if last is not None else True)]
+    if not known.size:
+        return one, end
+    noticed = int(known.min())
+    one, end = _recover(due, took, fault, until, noticed, None)
+    if one.total_ns is None:
+        return one, end
+    first = (due >= noticed) & ((due - fault) + took == one.total_ns)
+    resent = float(np.maximum(sent, due)[first].min() - fault)
+    detection = float(noticed - fault)
+    parts = detection, resent - detection, one.total_ns - resent
+    return Recovery(*parts, one.total_ns, one.failed), end
 
 
 def _stamps(values: ArrayLike | None, faults: NDArray[np.int64]) -> list[int | None]:

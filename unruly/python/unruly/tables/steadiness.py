@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 KEYS: Final = ("cell", "repeat", "op")
 SECOND_NS: Final = 1_000_000_000
 FAULTS: Final = ("fault kill", "fault stop")
+FAIL_OVERS: Final = ("fail-over", "fail-over answered")
+UNNOTICED: Final = ("timeout", "shed", "unfinished")
+"""Failures whose rows have no time at which the client knew of them."""
 ORDINARY: Final = ("started", "process started", "process ended", "trace key")
 
 
@@ -70,10 +73,26 @@ def due_in_bins(rows: Table, places: Table, *, copies: bool) -> Table:
     return _counted(joined.mutate(place=_place(joined, joined.intended_ns, joined.bin_ns)))
 
 
-def of_node(rows: Table, cell: str, repeat: int, side: str, number: int) -> Table:
-    """What one client sent, or one server was asked: intended_ns, response."""
-    of = (rows.cell == cell) & (rows.repeat == repeat) & (rows[side] == number)
-    return rows.filter(of).select("intended_ns", "response")
+def of_place(rows: Table, cell: str, repeat: int, node: tuple[str, int] | None) -> Table:
+    """What one client sent, or one server was asked; without a node what all clients asked.
+
+    The columns are intended_ns, ok, response, sent_ns (never before intended_ns), and failed_ns:
+    when the client knew of the failure. A failed reply has its own time. A request that was never
+    sent failed at its scheduled time. Neither a timeout nor a broken connection has a time.
+    """
+    of = (rows.cell == cell) & (rows.repeat == repeat)
+    if node is not None:
+        of &= rows[node[0]] == node[1]
+    own = rows.filter(of)
+    failed = (own.response == INFINITY) & own.status.notin(UNNOTICED)
+    never_sent_ns = ibis.ifelse(own.sent_ns.isnull(), own.intended_ns, ibis.null("int64"))
+    return own.select(
+        "intended_ns",
+        "ok",
+        "response",
+        sent_ns=ibis.greatest(own.sent_ns.fill_null(own.intended_ns), own.intended_ns),
+        failed_ns=ibis.ifelse(failed, own.received_ns.fill_null(never_sent_ns), ibis.null("int64")),
+    )
 
 
 def first_good(rows: Table, windows: Table) -> Table:
@@ -91,9 +110,32 @@ def first_good(rows: Table, windows: Table) -> Table:
     Table
         fault, total (ns); no row where none came.
     """
+    due = _good_within(rows, windows)
+    return due.group_by("fault").agg(total=due.total.min()).order_by("fault")
+
+
+def first_good_sent(rows: Table, windows: Table) -> Table:
+    """Return what `first_good` does, and ``sent_ns``, when the request with that reply was sent.
+
+    The rows also have ``sent_ns``. Of several first replies at the same time the request that was
+    sent first counts.
+    """
+    due = _good_within(rows, windows)
+    first = due.mutate(least=due.total.min().over(ibis.window(group_by="fault")))
+    first = first.filter(first.total == first.least)
+    figures = {"total": first.total.min(), "sent_ns": first.sent_ns.min()}
+    return first.group_by("fault").agg(**figures).order_by("fault")
+
+
+def _good_within(rows: Table, windows: Table) -> Table:
     due = within(rows.filter(rows.response != INFINITY), windows)
-    total = (due.intended_ns - due.from_ns).cast("float64") + due.response
-    return due.group_by("fault").agg(total=total.min()).order_by("fault")
+    return due.mutate(total=(due.intended_ns - due.from_ns).cast("float64") + due.response)
+
+
+def first_failed(rows: Table, windows: Table) -> Table:
+    """Return when the first failure of each window was known: fault, failed_ns."""
+    known = within(rows.filter(rows.failed_ns.notnull()), windows, "failed_ns")
+    return known.group_by("fault").agg(failed_ns=known.failed_ns.min()).order_by("fault")
 
 
 def failed_within(rows: Table, windows: Table) -> Table:
@@ -102,13 +144,10 @@ def failed_within(rows: Table, windows: Table) -> Table:
     return due.group_by("fault").agg(failed=due.count()).order_by("fault")
 
 
-def fault_free(
-    rows: Table, windows: Sequence[tuple[int, int]], patience_ns: float, limit_ns: float
-) -> Table:
-    """Count the rows that were neither due nor under way in any window: one row.
+def untouched(rows: Table, windows: Sequence[tuple[int, int]], patience_ns: float) -> Table:
+    """Return the rows that were neither due nor under way in any window.
 
-    n, failed, largest (of the good), longer (than `limit_ns`, failed ones included). A failed one
-    was waited for `patience_ns`.
+    A failed one was waited for `patience_ns`.
     """
     waited = ibis.ifelse(rows.response == INFINITY, patience_ns, rows.response)
     # as differences: a wall clock in ns does not fit a double
@@ -116,13 +155,43 @@ def fault_free(
         (rows.intended_ns < last) & (waited > (first - rows.intended_ns).cast("float64"))
         for first, last in windows
     ]
-    free = rows.filter(~ibis.or_(*touched))
+    return rows.filter(~ibis.or_(*touched))
+
+
+def fault_free(free: Table, limit_ns: float) -> Table:
+    """Count the `untouched` rows: one row.
+
+    n, failed, mean, sd, largest (of the good), longer (than `limit_ns`, failed ones included).
+    """
+    good = free.response.nullif(INFINITY)
     return free.agg(
         n=free.count(),
         failed=(free.response == INFINITY).sum(),
-        largest=free.response.nullif(INFINITY).max(),
+        mean=good.mean(),
+        sd=good.std(how="sample"),
+        largest=good.max(),
         longer=(free.response > limit_ns).sum(),
     )
+
+
+def excess_in_blocks(
+    free: Table, spans: Table, limit_ns: float, median_ns: float, block_ns: float
+) -> Table:
+    """Return block, excess: how far good replies beyond `limit_ns` exceed the median in each block.
+
+    Parameters
+    ----------
+    free : Table
+        As `untouched` gives them.
+    spans : Table
+        The fault-free time: from_ns, to_ns, before_ns (how much of it lies before).
+    """
+    beyond = free.filter((free.response > limit_ns) & (free.response != INFINITY))
+    placed = within(beyond, spans)
+    since = placed.intended_ns - placed.from_ns + placed.before_ns
+    cut = placed.select("response", block=(since / ibis.literal(block_ns)).floor().cast("int32"))
+    excess = (cut.response - ibis.literal(median_ns)).sum()
+    return cut.group_by("block").agg(excess=excess).order_by("block")
 
 
 def within(rows: Table, windows: Table, stamp: str = "intended_ns") -> Table:
@@ -142,6 +211,16 @@ def faults(events: Table) -> Table:
     """Faults that take a process away, in order: cell, repeat, kind, process, started_ns."""
     found = events.filter(events.kind.isin(FAULTS))
     return found.select("cell", "repeat", "kind", "process", "started_ns").order_by("started_ns")
+
+
+def fail_overs(events: Table) -> Table:
+    """What clients wrote of their fail-overs, in order.
+
+    cell, repeat, kind, process, detail, started_ns, ended_ns.
+    """
+    found = events.filter(events.kind.isin(FAIL_OVERS))
+    columns = ("cell", "repeat", "kind", "process", "detail", "started_ns", "ended_ns")
+    return found.select(*columns).order_by("started_ns", "process", "detail", "kind")
 
 
 def longest_events(events: Table, most: int) -> Table:

@@ -25,6 +25,7 @@ from unruly.stats import (
     bucket_edges,
     dip_test,
     line_fit,
+    outlier_limit,
     smallest_haircut,
     streak_length,
 )
@@ -264,7 +265,7 @@ def _repeats(part: Part, rows: dict[str, CellSummary]) -> pd.DataFrame:
 
 def _streaks(part: Part, rows: dict[str, CellSummary]) -> dict[str, dict[int, Any]]:
     limits = [
-        {"whole": number, "limit": row.mean + 3 * row.sd}
+        {"whole": number, "limit": outlier_limit(row.mean, row.sd)}
         for number, cell in part.cells.items()
         for row in (rows.get(cell),)
         if row is not None and row.mean is not None and row.sd is not None

@@ -10,15 +10,18 @@ from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.base.worked import failure_step
 from unruly.quantity import count, duration, percent, rate, significant
+from unruly.stats import break_even
 from unruly.stats.blocks import DRIFTS
-from unruly.topics.over_time import statistics
+from unruly.topics.over_time import recoveries, statistics
+from unruly.topics.over_time.recoveries import period
 from unruly.topics.over_time.statistics import over_time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
-    from unruly.stats import Interval
+    from unruly.stats import Interval, Recoveries
+    from unruly.topics.over_time.recoveries import FaultRecovery
     from unruly.topics.over_time.statistics import OverTime, Steadiness
 
 VARIATION_LEAST: Final = 0.25
@@ -137,12 +140,16 @@ def recovery(analysis: Analysis) -> Iterator[Finding]:
     Example: agent-1 answered again 2 s after its fault
 
     Raised: The plan stopped or killed a process (`fault stop`, `fault kill`), at most
-    {statistics.FAULTS_MOST:count} times, and that process had requests.
+    {recoveries.FAULTS_MOST:count} times, and that process had requests.
 
     Means: The recovery is the time from the fault to the first good reply to a request that was
-    scheduled after it. The finding also reports how many requests in between failed, and how many
-    requests in fault-free time took longer than the median recovery. A timeout cannot separate
-    those from a fault.
+    scheduled after it. It has three parts: the client detects the fault, it fails over to a server
+    that works, and the request is answered. The parts come from the events of clients that fail
+    over inside a call, or from the requests that failed. The finding reports how many requests
+    failed meanwhile, and how many requests in fault-free time took longer than the median recovery.
+    A timeout cannot separate those from a fault. With at least {break_even.FAULTS_LEAST:count}
+    recoveries it reports the rate of faults below which outliers cost a client more time than
+    faults do.
 
     Next: Compare the recovery with the slowest fault-free request. A timeout between the two
     detects this fault without false alarms. See the method [recovery](../methods/recovery.md). What
@@ -180,20 +187,61 @@ def recovery(analysis: Analysis) -> Iterator[Finding]:
             200 + place,
             title,
             f"That is the time from the fault to the first good reply to a request scheduled after "
-            f"it. {failed} requests scheduled in between failed.{longer}",
-            {
-                "cell": it.cell,
-                "repeat": it.repeat,
-                "process": it.process,
-                "fault_ns": list(it.fault_ns),
-                "recovery_ns": [one.total_ns for one in found.faults],
-                "failed": failed,
-                "fault_free_max_ns": found.fault_free_max_ns,
-                "longer": found.longer,
-            },
+            f"it{_whose(it)}. {failed} requests scheduled in between failed."
+            f"{_parts(found)}{longer}{_break_even(it)}",
+            _recovery_evidence(it, found, failed),
             "Compare the recovery with the slowest fault-free request: a timeout between them "
             "detects this fault without false alarms.",
         )
+
+
+def _whose(it: FaultRecovery) -> str:
+    return ", over all clients of the cell because no request names the process" * it.all_clients
+
+
+def _parts(found: Recoveries) -> str:
+    detection, failover, request = found.detection_ns, found.failover_ns, found.request_ns
+    if detection is None or failover is None or request is None:
+        return ""
+    over = f" (medians of {detection.n} faults)" if detection.n > 1 else ""
+    return (
+        f" Detection took {duration(detection.estimate)}, the fail-over "
+        f"{duration(failover.estimate)} and the request {duration(request.estimate)}{over}."
+    )
+
+
+def _break_even(it: FaultRecovery) -> str:
+    if it.break_even is None:
+        return ""
+    return (
+        " Fault-free outliers cost a client more time than faults do, if there is less than one "
+        f"fault in {period(it.break_even.faults_hz)}."
+    )
+
+
+def _recovery_evidence(it: FaultRecovery, found: Recoveries, failed: int) -> dict[str, object]:
+    parts = {
+        f"{name}_ns": None if median is None else median.estimate
+        for name, median in (
+            ("detection", found.detection_ns),
+            ("failover", found.failover_ns),
+            ("request", found.request_ns),
+        )
+    }
+    return {
+        "cell": it.cell,
+        "repeat": it.repeat,
+        "process": it.process,
+        "all_clients": it.all_clients,
+        "fault_ns": list(it.fault_ns),
+        "recovery_ns": [one.total_ns for one in found.faults],
+        **parts,
+        "split_from": it.split_from,
+        "failed": failed,
+        "fault_free_max_ns": found.fault_free_max_ns,
+        "longer": found.longer,
+        "break_even_hz": it.break_even.faults_hz.estimate if it.break_even else None,
+    }
 
 
 def throughput_unsteady(analysis: Analysis) -> Iterator[Finding]:
@@ -327,7 +375,7 @@ def _shares(interval: Interval) -> str:
 RULES: Final = (
     Rule("p99-moved", "where", ("warns",), p99_moved, (statistics,)),
     Rule("outage", "where", ("warns",), outage, (worked,)),
-    Rule("recovery", "where", ("informs",), recovery, (statistics,)),
+    Rule("recovery", "where", ("informs",), recovery, (recoveries, break_even)),
     Rule("throughput-unsteady", "where", ("informs",), throughput_unsteady),
     Rule("arrivals-bursty", "where", ("informs",), arrivals_bursty),
 )

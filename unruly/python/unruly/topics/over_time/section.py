@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from unruly.drawing import format
 from unruly.drawing.document import Datum, Table, number, table, text
 from unruly.drawing.tables import op_name
+from unruly.topics.over_time.recoveries import period
 from unruly.topics.over_time.statistics import over_time_of
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from unruly.drawing.view import View
     from unruly.stats import Interval
-    from unruly.topics.over_time.statistics import FaultRecovery, Steadiness
+    from unruly.topics.over_time.recoveries import FaultRecovery
+    from unruly.topics.over_time.statistics import Steadiness
 
 CHANGES_SHOWN = 3
 
@@ -94,29 +96,68 @@ def recoveries(view: View) -> Table | None:
         "process",
         "faults",
         "first good reply after",
+        "detection",
+        "fail-over",
+        "request",
         "failed meanwhile",
         "slowest reply without a fault",
         "of those, slower than the median recovery",
+        "outliers cost more than faults below",
     )
     body = [_recovery(it) for it in over_time.recoveries]
-    note = (
+    return table(columns, body, "What followed the faults", _note(over_time.recoveries))
+
+
+def _note(found: tuple[FaultRecovery, ...]) -> str:
+    parts = [
         "A fault-free reply that is slower than a recovery cannot be distinguished from an outage "
-        "by its time alone."
-    )
-    return table(columns, body, "What followed the faults", note)
+        "by its time alone.",
+    ]
+    known = [it.recoveries for it in found if it.recoveries is not None]
+    if any(it.detection_ns is not None for it in known):
+        parts.append(
+            "Detection, fail-over and request are medians over the faults whose recovery has all "
+            "three parts. Intervals are of 95 %."
+        )
+    names = [it.process for it in found if it.all_clients and it.recoveries is not None]
+    if names:
+        parts.append(
+            f"No request names {format.listing(names)}: its faults are compared with the requests "
+            "of all clients of the cell."
+        )
+    return " ".join(parts)
 
 
 def _recovery(it: FaultRecovery) -> list[Datum]:
     found, reason = it.recoveries, it.absent.get("recoveries", "")
     named = [text(it.process), number(format.count(len(it.fault_ns)))]
     if found is None:
-        return [*named, *[Datum(format.DASH, reason=reason)] * 4]
+        return [*named, *[Datum(format.DASH, reason=reason)] * 8]
     back = [format.duration(one.total_ns) for one in found.faults if one.total_ns is not None]
     never = [f"never, {found.never} of {len(found.faults)}"] if found.never else []
     return [
         *named,
         text(format.listing([*back, *never])),
+        *[_part(part) for part in (found.detection_ns, found.failover_ns, found.request_ns)],
         number(format.count(sum(one.failed for one in found.faults))),
         number(format.duration(found.fault_free_max_ns), "a request without a fault failed"),
         number(format.count(found.longer), "there is no median recovery"),
+        _break_even(it),
     ]
+
+
+def _part(found: Interval | None) -> Datum:
+    """The median of one part, its interval and the number of faults."""
+    if found is None or found.estimate is None:
+        return Datum(format.DASH, reason="no request failed after a fault, and no client wrote it")
+    ends = ""
+    if found.low is not None and found.high is not None:
+        ends = f"{format.duration(found.low)} to {format.duration(found.high)}, "
+    faults = "1 fault" if found.n == 1 else f"{format.count(found.n)} faults"
+    return Datum(format.duration(found.estimate), aside=f"{ends}{faults}")
+
+
+def _break_even(it: FaultRecovery) -> Datum:
+    if it.break_even is None:
+        return Datum(format.DASH, reason=it.absent.get("break_even", ""))
+    return text(f"one fault in {period(it.break_even.faults_hz)}")

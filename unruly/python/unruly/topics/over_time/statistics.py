@@ -12,28 +12,25 @@ from unruly.base.quantiles import quantiles_of
 from unruly.quantity import count
 from unruly.shown import Shown
 from unruly.stats import (
-    Recovery,
     change_points,
     index_of_dispersion,
-    recoveries_of,
     stability,
     windows_of_sums,
 )
 from unruly.tables import fetch, inline
 from unruly.tables import steadiness as steadiness_tables
+from unruly.topics.over_time.recoveries import fault_recoveries
 from unruly.topics.over_time.warmup import warm_ups
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import ibis
     from numpy.typing import NDArray
 
     from unruly.base.analysis import Analysis
     from unruly.base.context import Context
     from unruly.contract import Absent
     from unruly.plan import CellPlan
-    from unruly.stats import ChangePoints, Dispersion, Recoveries, Throughput
+    from unruly.stats import ChangePoints, Dispersion, Throughput
+    from unruly.topics.over_time.recoveries import FaultRecovery
     from unruly.topics.over_time.warmup import WarmUp
 
 KEYS_MOST: Final = 100
@@ -51,9 +48,6 @@ ARRIVALS_LEAST: Final = 200
 ALPHA: Final = 0.05
 IN_STAGES: Final = "the load changed in stages, as its plan asked"
 """Shared among all that are looked at: so rarely does a run without a change show one."""
-FAULTS_MOST: Final = 64
-"""Of one process: each is a condition on every row."""
-EVER_NS: Final = 2**62
 EVENTS_MOST: Final = 400
 WINDOW_NS: Final = 100_000_000
 WINDOWS_MOST: Final = 300
@@ -79,18 +73,6 @@ class Steadiness(Shown):
     absent: Absent
 
 
-@dataclass(frozen=True)
-class FaultRecovery:
-    """What followed the faults of one process, to those that it served (or that it asked)."""
-
-    cell: str
-    repeat: int
-    process: str
-    fault_ns: tuple[int, ...]
-    recoveries: Recoveries | None
-    absent: Absent
-
-
 @dataclass(frozen=True, repr=False)
 class OverTime(Shown):
     """All of them; ``note`` says why there are no rows."""
@@ -111,7 +93,7 @@ def over_time(context: Context) -> OverTime:
     """Look at every (cell, op) over its time, and at what followed each fault."""
     context.progress("over time")
     events = fetch(steadiness_tables.longest_events(context.run.events, EVENTS_MOST))
-    recoveries = tuple(_fault_recoveries(context))
+    recoveries = fault_recoveries(context)
     places = context.places(1)
     timeless = context.run.timeless
     places = places[~places["cell"].isin(timeless)]
@@ -298,92 +280,6 @@ def _changes(
         own = places[places["before_ns"] <= since].iloc[-1]
         changed.append(int(own["first_ns"]) + int(since - own["before_ns"]))
     return found, tuple(changed)
-
-
-def _fault_recoveries(context: Context) -> list[FaultRecovery]:
-    found = []
-    frame = fetch(steadiness_tables.faults(context.run.events))
-    for (cell, repeat, process), part in frame.groupby(["cell", "repeat", "process"], sort=True):
-        stamps = tuple(int(stamp) for stamp in part["started_ns"])
-        absent: dict[str, str] = {}
-        recoveries = _recoveries(context, str(cell), int(repeat), str(process), stamps, absent)
-        found.append(
-            FaultRecovery(str(cell), int(repeat), str(process), stamps, recoveries, absent)
-        )
-    return found
-
-
-def _recoveries(
-    context: Context,
-    cell: str,
-    repeat: int,
-    process: str,
-    stamps: tuple[int, ...],
-    absent: Absent,
-) -> Recoveries | None:
-    node = context.node(process, cell, repeat)
-    if node is None:
-        absent["recoveries"] = "the manifest does not know this process"
-        return None
-    if len(stamps) > FAULTS_MOST:
-        absent["recoveries"] = f"{len(stamps)} faults of one process; {FAULTS_MOST} at most"
-        return None
-    side, number = node
-    pairs = context.pairs
-    own = (pairs["cell"] == cell) & (pairs["repeat"] == repeat) & (pairs[side] == number)
-    if not own.any():
-        absent["recoveries"] = "it was asked nothing"
-        return None
-    longest = pairs.loc[own, "longest_ns"].max()
-    timeout_ns = 0.0 if np.isnan(longest) else float(longest)
-    rows = steadiness_tables.of_node(context.rows, cell, repeat, side, number)
-    return _recovered(rows, stamps, int(pairs.loc[own, "last_ns"].max()), timeout_ns)
-
-
-def _recovered(
-    rows: ibis.Table, stamps: tuple[int, ...], last_ns: int, patience_ns: float
-) -> Recoveries:
-    """Return what `unruly.stats.recovery` returns for these rows, without loading the rows."""
-    untils = [*stamps[1:], EVER_NS]
-    windows = inline(_windows(stamps, untils, last_ns))
-    frame = fetch(steadiness_tables.first_good(rows, windows)).set_index("fault")["total"]
-    # a fault that the next one follows first was never recovered from
-    totals = [
-        float(frame[place]) if place in frame and frame[place] <= until - stamp else None
-        for place, (stamp, until) in enumerate(zip(stamps, untils, strict=True))
-    ]
-    lasts = [
-        until if total is None else stamp + int(np.ceil(total))
-        for stamp, until, total in zip(stamps, untils, totals, strict=True)
-    ]
-    lost = fetch(steadiness_tables.failed_within(rows, inline(_windows(stamps, lasts, last_ns))))
-    failed = dict(zip(lost["fault"], lost["failed"], strict=True))
-    found = [
-        Recovery(None, None, total, total, int(failed.get(place, 0)))
-        for place, total in enumerate(totals)
-    ]
-
-    def free(limit_ns: float) -> dict[str, Any]:
-        spans = list(zip(stamps, lasts, strict=True))
-        table = steadiness_tables.fault_free(rows, spans, patience_ns, limit_ns)
-        return dict(fetch(table).to_dict("records")[0])
-
-    whole = free(0.0)
-    return recoveries_of(
-        found,
-        fault_free=int(whole["n"]),
-        fault_free_failed=int(whole["failed"]),
-        fault_free_max_ns=float(whole["largest"]) if whole["n"] and not whole["failed"] else None,
-        longer_than=lambda limit: int(free(limit)["longer"]),
-    )
-
-
-def _windows(stamps: Sequence[int], untils: Sequence[int], last_ns: int) -> list[dict[str, Any]]:
-    """From each fault until then, or until the last request is due."""
-    return [
-        {"fault": place, "from_ns": first, "to_ns": min(last, last_ns + 1)}
-        for place, (first, last) in enumerate(zip(stamps, untils, strict=True))
-    ]
 
 
 def over_time_of(analysis: Analysis) -> OverTime | None:

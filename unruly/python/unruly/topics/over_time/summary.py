@@ -10,7 +10,8 @@ from unruly.stats.changes import ChangePoint
 if TYPE_CHECKING:
     from unruly.contract import Absent
     from unruly.stats import Dispersion, Throughput
-    from unruly.topics.over_time.statistics import FaultRecovery, OverTime, Steadiness
+    from unruly.topics.over_time.recoveries import FaultRecovery
+    from unruly.topics.over_time.statistics import OverTime, Steadiness
     from unruly.topics.over_time.warmup import WarmUp
 
 
