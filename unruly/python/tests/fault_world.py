@@ -16,7 +16,7 @@ MS = 1_000_000
 
 
 def at(ms: float) -> int:
-    """Return a wall clock's stamp, so many ms after the run's begin."""
+    """Return the time that is this many ms after the begin of the run."""
     return STARTED_NS + round(ms * MS)
 
 

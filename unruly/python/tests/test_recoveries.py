@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from quick import numbers
 from unruly import stats
 from unruly.__main__ import main
 from unruly.errors import ParameterError
+from unruly.topics.over_time.section import recoveries
 
 NEVER = float("inf")
 
@@ -314,3 +316,14 @@ def test_the_summary_and_the_report_show_the_parts_and_the_rate(tmp_path, capsys
     assert found["recoveries"]["detection_ns"]["n"] == 8
     assert found["recoveries"]["detection_ns"]["estimate"] == MS
     assert found["break_even"]["faults_hz"]["low"] > 0
+
+
+def test_the_table_shows_the_parts_with_the_number_of_faults(tmp_path):
+    analysis = numbers(_with_outliers(tmp_path))
+    shown = recoveries(SimpleNamespace(analysis=analysis))
+    (row,) = shown.rows
+    cells = dict(zip(shown.columns, row, strict=True))
+    part = cells["detection"]
+    told = f"{part.text}, {part.aside}".replace("\N{NO-BREAK SPACE}", " ")
+    assert told == "1 ms, 1 ms to 1 ms, 8 faults"
+    assert cells["outliers cost more than faults below"].text.startswith("one fault in ")

@@ -117,7 +117,7 @@ def first_good(rows: Table, windows: Table) -> Table:
 def first_good_sent(rows: Table, windows: Table) -> Table:
     """Return what `first_good` does, and ``sent_ns``, when the request with that reply was sent.
 
-    The rows also have ``sent_ns``. Of several first replies at the same time the request that was
+    The rows also have ``sent_ns``. If several first replies came at once, the request that was
     sent first counts.
     """
     due = _good_within(rows, windows)
