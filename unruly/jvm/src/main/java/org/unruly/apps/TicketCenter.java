@@ -137,8 +137,7 @@ final class TicketCenter implements Application {
             "select route, sold from departures where id = ? and is_open = 1 for update",
             bus);
     Set<Long> taken = row.isEmpty() ? Set.of() : taken(database, bus);
-    // an open bus has a free seat, so the loop ends
-    while (!isStrict && taken.contains(seat)) {
+    for (int tries = 0; tries < SEATS && !isStrict && taken.contains(seat); tries++) {
       seat = (seat + 1) % SEATS;
     }
     String outcome = row.isEmpty() ? "gone" : taken.contains(seat) ? "taken" : "bought";

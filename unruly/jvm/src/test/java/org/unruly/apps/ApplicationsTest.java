@@ -169,7 +169,7 @@ class ApplicationsTest {
               TicketCenter.ROUTES * TicketCenter.BUSES_OF_A_ROUTE * 40,
               "select count(*) from departures where is_open = 0",
               List.of(
-                  new Plant("was sold", "update tickets set seat = 3 where outcome = 'bought'"),
+                  new Plant("tickets: seat", "update tickets set seat = 3 where outcome = 'bought'"),
                   new Plant("bookings: seat", "update bookings set seat = 3"),
                   new Plant("have tickets", "update departures set sold = sold + 1 where id = 3"),
                   new Plant("have bookings", "delete from bookings"))));
