@@ -8,11 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import unruly
 from fault_world import MS, at, bad, fail_over, fault, good, write_faults
 from quick import numbers
 from unruly import stats
 from unruly.__main__ import main
+from unruly.base.context import Context
 from unruly.errors import ParameterError
+from unruly.topics.over_time.recoveries import fault_recoveries
 from unruly.topics.over_time.section import recoveries
 
 NEVER = float("inf")
@@ -29,8 +32,13 @@ def _parts(one):
     )
 
 
+def _all(run):
+    """The recoveries alone: the rest of an analysis would take most of the time of these tests."""
+    return fault_recoveries(Context.of(unruly.open_run(run), lambda _: None))
+
+
 def _only(run):
-    (found,) = numbers(run).over_time.recoveries
+    (found,) = _all(run)
     return found
 
 
@@ -189,7 +197,7 @@ def test_the_faults_of_a_hidden_process_leave_out_those_of_the_others(tmp_path):
     rows += [good(1_500, 80.0), *[good(1_500 + ms, 90.0) for ms in range(1, 5)]]
     rows = [row for row in rows if not at(1_505) <= row["intended_ns"] < at(1_580)]
     events = [fault("replica-0", 1_000), fault("replica-1", 1_499)]
-    one, two = numbers(write_faults(tmp_path / "run", rows, events)).over_time.recoveries
+    one, two = _all(write_faults(tmp_path / "run", rows, events))
     assert one.recoveries.fault_free_max_ns == MS
     assert one.recoveries.fault_free == two.recoveries.fault_free
     assert two.recoveries.faults[0].total_ns == 81 * MS
