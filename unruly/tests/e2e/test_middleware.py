@@ -24,6 +24,9 @@ command = ["{python}", "-u", "{server}", "{{{{ host }}}}", "{{{{ port }}}}"]
 ready = "10s"
 '''
 
+CHECK = """check = ["sh", "-c", "echo seat 7 was sold twice; exit {code}"]
+[[process]]"""
+
 SERVER = """
 import socketserver, sys
 class Echo(socketserver.StreamRequestHandler):
@@ -116,6 +119,24 @@ def test_a_sweep_calls_our_own_echo_and_systems_that_it_starts(tmp_path: Path) -
     stamps = "select min(sent_ns - intended_ns), max(sent_ns - intended_ns), min(received_bytes)"
     where = "from requests where cell = 'system=rmi'"
     assert run.rows(f"{stamps}, min(sent_bytes) {where}") == [(0, 0, 100, 100)]
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, False), (1, True)])
+def test_data_that_contradict_themselves_after_a_trial_spoil_the_run(
+    tmp_path: Path, code: int, told: bool
+) -> None:
+    own = write_system(tmp_path, "own")
+    own.write_text(own.read_text().replace("[[process]]", CHECK.format(code=code)))
+    run, said = measured(tmp_path, own, code=1 if told else 0)
+    assert ("its data contradict themselves: seat 7 was sold twice" in said) == told
+    spoiling = [it for it in run.verdict()["findings"] if it["severity"] == "spoils"]
+    assert ("seat 7 was sold twice" in json.dumps(spoiling)) == told
+
+
+def test_spans_of_a_system_that_exports_none_are_refused() -> None:
+    said = call("drive", "system:rmi", "--payload", "64B", "--spans", "127.0.0.1:4318")
+    assert said.returncode == 2
+    assert "rmi exports no spans" in said.stderr
 
 
 def test_a_missing_system_costs_its_own_cells_and_is_named(tmp_path: Path) -> None:

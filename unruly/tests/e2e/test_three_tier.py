@@ -48,6 +48,8 @@ duration = "500ms"
 """
 
 
+# What the middle tier's check reports of each application while nobody breaks it is tested by its
+# run: a contradiction after a trial is exit code 1.
 def run(
     folder: Path, *, replication: str, rest: str = "", drive: str = "", duration: str = "6s"
 ) -> Measured:
@@ -73,25 +75,41 @@ def test_all_eight_applications_do_each_request_once_though_both_middle_tiers_cr
     )
     assert sorted(crashes) == sorted((f"application={name}", 2) for name in APPLICATIONS)
     # both clients noticed the first crash, and went on with the other middle tier
-    noticed = (
-        "select cell, count(distinct detail) from events where kind = 'fail-over' group by cell"
+    noticed = "split_part(detail, ' request', 1)"
+    clients = measured.rows(
+        f"select cell, count(distinct {noticed}) from events where kind = 'fail-over' group by cell"
     )
-    assert sorted(it[0] for it in measured.rows(noticed)) == sorted(it[0] for it in crashes)
-    assert all(count >= 2 for _, count in measured.rows(noticed))
-    # each fail-over was answered, and its times are in their order
-    pairs = measured.rows(
-        "select over.started_ns, over.ended_ns, answered.started_ns, answered.ended_ns "
-        "from events over join events answered using (cell, repeat, detail) "
-        "where over.kind = 'fail-over' and answered.kind = 'fail-over answered'"
+    assert sorted(clients) == sorted(crashes), clients
+    # a fail-over begins after a crash, and ends within the request that it belongs to
+    wrong = measured.rows(
+        "select count(*) from events over join events answered using (cell, repeat, detail) "
+        "left join requests on requests.cell = over.cell "
+        "and over.detail like '% request ' || requests.request "
+        "where over.kind = 'fail-over' and answered.kind = 'fail-over answered' "
+        "and (requests.request is null or over.started_ns < requests.sent_ns "
+        "or answered.ended_ns > requests.received_ns)"
     )
-    assert len(pairs) >= 2 * len(APPLICATIONS)
-    assert all(it[0] <= it[1] == it[2] <= it[3] for it in pairs)
+    assert wrong == [(0,)]
+    first = measured.rows(
+        "select count(*) from events it where kind = 'fail-over' and not exists "
+        "(select 1 from events crash where crash.cell = it.cell and crash.kind = 'fault kill' "
+        "and crash.started_ns < it.started_ns)"
+    )
+    assert first == [(0,)]
 
 
-def test_with_active_replication_a_crash_makes_no_client_fail_over(tmp_path: Path) -> None:
+def test_with_active_replication_a_crash_keeps_no_request_waiting_for_a_restart(
+    tmp_path: Path,
+) -> None:
     measured = run(tmp_path, replication="active", rest=CRASHES)
     assert measured.rows("select count(*) from events where kind = 'fault kill'") == [(2,)]
-    assert measured.rows("select count(*) from events where kind = 'fail-over'") == [(0,)]
+    # the first one is gone for half a second and the start of a JVM: both clients go on meanwhile
+    went_on = measured.rows(
+        "select count(*) from requests it, events crash "
+        "where crash.kind = 'fault kill' and crash.process = 'app-1' "
+        "and it.received_ns between crash.started_ns and crash.started_ns + 500000000"
+    )
+    assert went_on[0][0] >= 20, went_on
 
 
 def test_the_layers_of_a_call_are_those_of_client_platform_handler_and_database(
@@ -105,7 +123,7 @@ def test_the_layers_of_a_call_are_those_of_client_platform_handler_and_database(
     layers = {(service, layer) for service, layer, _ in found}
     assert layers == {
         ("client", "call"), ("application", "handle"), ("application", "pool.get"),
-        ("application", "database"),
+        ("application", "statement"), ("application", "commit"),
     }  # fmt: skip
     (requests,) = measured.rows("select count(*) from requests where phase = 'measure'")
     assert all(count >= 0.9 * requests[0] for _, _, count in found), (found, requests)
@@ -115,7 +133,7 @@ def test_the_layers_of_a_call_are_those_of_client_platform_handler_and_database(
     ("name", "value", "hint"),
     [("application", "chess", "board"), ("platform", "soap", "http"), ("replication", "3", "none")],
 )
-def test_a_parameter_that_there_is_not_is_named_with_those_that_there_are(
+def test_an_unknown_value_of_a_parameter_is_named_with_the_known_ones(
     name: str, value: str, hint: str
 ) -> None:
     said = call("run", "three-tier-recovery", "--set", f"service.{name}={value}")

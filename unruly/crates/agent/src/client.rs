@@ -220,6 +220,7 @@ impl Client<'_> {
             ("reconnects", outcome.reconnects),
             ("requests sent again", outcome.resent),
             ("requests moved", outcome.moved),
+            ("fail-overs not kept", outcome.fail_overs_left),
         ] {
             if count > 0 {
                 events.now(kind, Some(&count.to_string()), self.ground.clock);

@@ -157,6 +157,7 @@ impl<'a> Trial<'a> {
         self.supervise(started_mono_ns, progress);
         self.undo_faults(progress);
         self.end(progress);
+        self.check_services(progress);
         self.processes.services.iter_mut().for_each(Services::stop);
         self.tell_pauses(started_mono_ns);
         self.tell_reached(&scheduled, progress);
@@ -307,6 +308,24 @@ impl<'a> Trial<'a> {
         if look.enough {
             self.processes.finish();
         }
+    }
+
+    /// Has a service check its own data. A contradiction breaks the trial: its replies were wrong.
+    fn check_services(&mut self, progress: &Progress) {
+        let Some(services) = &self.processes.services else {
+            return;
+        };
+        let name = services.name.clone();
+        let wrong = match services.check() {
+            Ok(None) => return,
+            Ok(Some(wrong)) => wrong,
+            Err(error) => format!("{error:#}"),
+        };
+        let told = format!("{name}: its data contradict themselves: {wrong}");
+        progress.note(&told);
+        let now = (self.clock.column_now(), None);
+        self.event("check failed", &name, Some(&wrong), now);
+        self.broken.push(told);
     }
 
     /// Reports services that have ended. The run goes on, and its clients' rows show the effect.

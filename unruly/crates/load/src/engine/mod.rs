@@ -209,6 +209,8 @@ pub struct Outcome {
     pub moved: u64,
     /// Requests that a program sent again to another server, the first [`FAIL_OVERS_MAX`] of them.
     pub fail_overs: Vec<FailOver>,
+    /// Those beyond them.
+    pub fail_overs_left: u64,
     /// What the other side complained of: how often by kind, and its first words.
     pub complaints: BTreeMap<&'static str, (u64, String)>,
 }

@@ -246,6 +246,8 @@ impl Engine<'_> {
         if let Answer::FailedOver(fail_over) = incoming.answer {
             if self.outcome.fail_overs.len() < FAIL_OVERS_MAX {
                 self.outcome.fail_overs.push(fail_over);
+            } else {
+                self.outcome.fail_overs_left += 1;
             }
         } else if incoming.answer == Answer::Sent {
             self.was_sent(link, incoming);
@@ -360,7 +362,11 @@ impl Engine<'_> {
         };
         if copy.timed_out {
             // Its request has ended already; only the row was open.
-            record.status = Status::Timeout;
+            record.status = match incoming.answer {
+                // That an earlier request was lost is worse than that this one is late.
+                Answer::Wrong(_) => Status::Wrong,
+                _ => Status::Timeout,
+            };
             if self.came_in_time(&copy.asked, incoming) {
                 self.take_timeout_back(&mut record, copy.asked.group);
             }

@@ -20,6 +20,7 @@ const SERVICE: &[&str] = &[
     "url",
     "password",
     "version",
+    "check",
     "programs",
     "packages",
     "jars",
@@ -61,6 +62,7 @@ pub struct ServiceFile {
     url: Template,
     password: Option<String>,
     version: Vec<Template>,
+    check: Vec<Template>,
     programs: Vec<String>,
     packages: Vec<String>,
     jars: Vec<String>,
@@ -165,6 +167,7 @@ impl ServiceFile {
                 .ok_or_else(|| top.missing("url", "must be a string", MANUAL.to_owned()))?,
             password: top.text("password", MANUAL)?.map(str::to_owned),
             version: templates(&top, "version")?,
+            check: templates(&top, "check")?,
             programs: words(&top, "programs")?,
             packages: words(&top, "packages")?,
             jars: words(&top, "jars")?,
@@ -182,7 +185,8 @@ impl ServiceFile {
     /// The templates that belong to no process.
     pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
         let steps = self.steps.iter().flat_map(ServiceStep::templates);
-        std::iter::once(&self.url).chain(&self.version).chain(steps)
+        let words = self.version.iter().chain(&self.check);
+        std::iter::once(&self.url).chain(words).chain(steps)
     }
 
     /// Returns the service with these values of its parameters, as the plan writes them.
@@ -218,6 +222,7 @@ impl ServiceFile {
             url: self.url.clone(),
             password: self.password.clone(),
             version: self.version.clone(),
+            check: self.check.clone(),
             programs: self.programs.clone(),
             packages: self.packages.clone(),
             jars: self.jars.clone(),

@@ -42,6 +42,8 @@ pub struct Service {
     pub password: Option<String>,
     /// What says its version.
     pub version: Vec<Template>,
+    /// What looks for contradictions in its data when a trial has ended.
+    pub check: Vec<Template>,
     /// Programs that must be there.
     pub programs: Vec<String>,
     /// Debian's packages that have them.
@@ -142,7 +144,7 @@ impl Service {
     /// Renders every template once, in the order of the start, with addresses that nobody has.
     fn check(&self) -> Result<(), PlanError> {
         let mut places = self.places(|_| 1, "folder", "log");
-        for word in &self.version {
+        for word in self.version.iter().chain(&self.check) {
             places.render(None, word)?;
         }
         for stage in &self.stages {

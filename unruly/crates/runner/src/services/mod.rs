@@ -232,6 +232,7 @@ pub(crate) fn configure(cell: &Cell) -> Result<()> {
     let Some((file, settings)) = started(cell)? else {
         return Ok(());
     };
+    check_spans(cell)?;
     let configured = file.with(&settings);
     configured.map(drop).map_err(|error| {
         let wrong = match cell.factors.len() {
@@ -240,6 +241,23 @@ pub(crate) fn configure(cell: &Cell) -> Result<()> {
         };
         PlanError { wrong, ..error }.into()
     })
+}
+
+/// Refuses to wait for the spans of a system that exports none.
+fn check_spans(cell: &Cell) -> Result<()> {
+    let Some(name) = system_of(cell) else {
+        return Ok(());
+    };
+    let Load::Drive(drive) = &cell.plan.load else {
+        return Ok(());
+    };
+    if drive.spans().is_some() && !text(name)?.contains("{{ spans") {
+        anyhow::bail!(
+            "drive.spans: the system {name} exports no spans; wanted one that does, such as \
+             three-tier; hint: remove spans"
+        );
+    }
+    Ok(())
 }
 
 /// Returns why a cell cannot be measured: two parameters that the matrix varies cannot have their

@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -28,6 +29,9 @@ const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// The protocol with messages that have no reply; a service calls a port of it so.
 pub(crate) const MYSQL: &str = "mysql";
 
+/// How long the check of a service may take: it reads whole tables.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// After the signal to end; then it is ended.
 const END_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -42,6 +46,8 @@ pub(crate) struct Services {
     /// What says its version.
     pub(crate) version: String,
     folder: PathBuf,
+    /// What messages call it.
+    pub(crate) name: String,
     service: Service,
     places: ServicePlaces,
     programs: Programs,
@@ -184,6 +190,7 @@ impl Services {
             password: service.password.clone().map(Secret::new),
             version: version(&programs, &service, &places)?,
             folder,
+            name: name.to_owned(),
             held: victims(|kind| matches!(kind, FaultKind::Disk)).collect(),
             service,
             places,
@@ -215,6 +222,42 @@ impl Services {
             cores: self.pins.get(&process.name).or_else(|| self.pins.get(ALL)),
             held: self.held.contains(&process.name),
         })
+    }
+
+    /// Runs the service's own check of its data, while its processes are up. Returns what is wrong.
+    pub(crate) fn check(&self) -> Result<Option<String>> {
+        if self.service.check.is_empty() {
+            return Ok(None);
+        }
+        let words = rendered(&self.places, None, &self.service.check)?;
+        let file = self.folder.join("check");
+        let mut command = self.programs.command(&words);
+        command.stdin(Stdio::null()).stdout(File::create(&file)?);
+        let mut child = command
+            .stderr(File::create(self.folder.join("check.err"))?)
+            .spawn()?;
+        let until = Instant::now() + CHECK_TIMEOUT;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > until {
+                child.kill()?;
+                break child.wait()?;
+            }
+            std::thread::sleep(LOOK_PERIOD);
+        };
+        if status.success() {
+            return Ok(None);
+        }
+        let read = |file: &Path| std::fs::read_to_string(file).unwrap_or_default();
+        let said = [read(&file), read(&self.folder.join("check.err"))];
+        let words = said.iter().flat_map(|it| it.lines().last());
+        let words: Vec<&str> = words.filter(|line| !line.is_empty()).collect();
+        Ok(Some(words.first().map_or_else(
+            || status.to_string(),
+            |line| (*line).to_owned(),
+        )))
     }
 
     /// Starts one again that has ended, where it was. Returns whether there was one.

@@ -7,7 +7,7 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /** A member of an application: it chooses operations, numbers them, and counts its writes. */
 public final class Member {
-  /** Members of this process: each chooses other operations, and the same ones in each run. */
+  /** Members of this process so far: the seed of the next one's choices. */
   private static final AtomicLong COUNT = new AtomicLong();
 
   private final List<Operation> operations;
@@ -65,6 +65,10 @@ public final class Member {
    */
   public Reply take(byte[] bytes) {
     Reply reply = Reply.read(bytes);
+    if (reply.number() != number && reply.status() != Reply.Status.REFUSED) {
+      throw new IllegalArgumentException(
+          "request " + number + " has the reply to " + reply.number());
+    }
     if (reply.status() == Reply.Status.DONE && isWrite) {
       done = done.with(number);
       isWrite = false;

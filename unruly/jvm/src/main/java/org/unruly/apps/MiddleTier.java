@@ -27,6 +27,13 @@ public final class MiddleTier {
   private static final int TRIES = 20;
   private static final long PAUSE_NS = 2_000_000;
   private static final String KEY_EXISTS = "23";
+  private static final String CONNECTION_BROKE = "08";
+
+  /** Time for which an operation is tried again that other transactions are in the way of. */
+  private static final long CONFLICT_NS = 4_000_000_000L;
+
+  /** Time that another middle tier may take to fill the tables. */
+  private static final long FILL_NS = 60_000_000_000L;
 
   private static final String[] TABLES = {
     "create table if not exists results(member bigint primary key, number bigint not null,"
@@ -81,8 +88,17 @@ public final class MiddleTier {
         LockSupport.parkNanos(attempt * PAUSE_NS);
       }
     }
-    try (Connection database = pool.getConnection()) {
-      fill(database);
+    long untilNs = System.nanoTime() + FILL_NS;
+    while (true) {
+      try (Connection database = pool.getConnection()) {
+        fill(database);
+        return;
+      } catch (SQLException thrown) {
+        // it waits for the one that fills longer than a lock may be waited for
+        if (!isConflict(thrown) || System.nanoTime() > untilNs) {
+          throw thrown;
+        }
+      }
     }
   }
 
@@ -132,12 +148,13 @@ public final class MiddleTier {
     try {
       request = Request.read(bytes);
     } catch (IllegalArgumentException thrown) {
-      return new Reply(Reply.Status.REFUSED, thrown.getMessage()).bytes(0);
+      return new Reply(0, Reply.Status.REFUSED, thrown.getMessage()).bytes(0);
     }
     Trace trace = request.trace();
     long span = Spans.id();
     Reply reply = reply(request, new Trace(trace.high(), trace.low(), span));
-    boolean failed = reply.status() != Reply.Status.DONE;
+    // with active replication a request may come late, when its member has gone on
+    boolean failed = reply.status() == Reply.Status.FAILED;
     spans.add(trace, span, "handle", Spans.Kind.SERVER, startedNs, failed);
     return reply.bytes(request.replyBytes());
   }
@@ -145,17 +162,25 @@ public final class MiddleTier {
   private Reply reply(Request request, Trace below) {
     List<Operation> operations = application.operations();
     if (request.operation() >= operations.size()) {
-      return new Reply(Reply.Status.REFUSED, "there is no operation " + request.operation());
+      return new Reply(request.number(), Reply.Status.REFUSED, "there is no operation " + request.operation());
     }
     Operation operation = operations.get(request.operation());
+    long untilNs = System.nanoTime() + CONFLICT_NS;
     for (int attempt = 1; ; attempt++) {
       try {
         return attempt(request, operation, below);
       } catch (SQLException thrown) {
-        if (attempt == TRIES || !isConflict(thrown)) {
-          return new Reply(Reply.Status.FAILED, "database: " + thrown.getMessage());
+        if (isOf(thrown, CONNECTION_BROKE)) {
+          // the others of the pool may be broken as well
+          pool.purge();
         }
-        LockSupport.parkNanos(attempt * PAUSE_NS);
+        if (System.nanoTime() > untilNs || !isConflict(thrown)) {
+          String words = "database: " + thrown.getMessage();
+          return new Reply(request.number(), Reply.Status.FAILED, words);
+        }
+        LockSupport.parkNanos(Math.min(attempt, TRIES) * PAUSE_NS);
+      } catch (RuntimeException thrown) {
+        return new Reply(request.number(), Reply.Status.REFUSED, thrown.toString());
       }
     }
   }
@@ -164,18 +189,17 @@ public final class MiddleTier {
     long startedNs = System.nanoTime();
     try (Connection database = pool.getConnection()) {
       spans.add(below, Spans.id(), "pool.get", Spans.Kind.INTERNAL, startedNs, false);
-      startedNs = System.nanoTime();
       boolean failed = true;
       try {
-        Reply reply = transaction(database, request, operation);
-        database.commit();
+        Connection traced = TracedDatabase.of(database, spans, below);
+        Reply reply = transaction(traced, request, operation);
+        traced.commit();
         failed = false;
         return reply;
       } finally {
         if (failed) {
           undo(database);
         }
-        spans.add(below, Spans.id(), "database", Spans.Kind.CLIENT, startedNs, failed);
       }
     }
   }
@@ -191,7 +215,7 @@ public final class MiddleTier {
   private Reply transaction(Connection database, Request request, Operation operation)
       throws SQLException {
     if (request.number() == 0) {
-      return join(database, request.member());
+      return join(database, request);
     }
     if (operation.isWrite()) {
       Reply stored = stored(database, request);
@@ -201,7 +225,7 @@ public final class MiddleTier {
     }
     Tally found = application.tally(database, request.member());
     if (!found.equals(request.done())) {
-      return new Reply(Reply.Status.WRONG, difference(found, request.done()));
+      return new Reply(request.number(), Reply.Status.WRONG, difference(found, request.done()));
     }
     String words =
         operation
@@ -210,10 +234,11 @@ public final class MiddleTier {
     if (operation.isWrite()) {
       store(database, request, words);
     }
-    return new Reply(Reply.Status.DONE, words);
+    return new Reply(request.number(), Reply.Status.DONE, words);
   }
 
-  private Reply join(Connection database, long member) throws SQLException {
+  private Reply join(Connection database, Request request) throws SQLException {
+    long member = request.member();
     try (PreparedStatement row =
         database.prepareStatement("insert into results(member, number, reply) values(?, 0, '')")) {
       row.setLong(1, member);
@@ -225,7 +250,7 @@ public final class MiddleTier {
         throw thrown;
       }
     }
-    return new Reply(Reply.Status.DONE, application.name());
+    return new Reply(request.number(), Reply.Status.DONE, application.name());
   }
 
   /** Returns the reply to a write that need not be done, or null. Others with its member wait. */
@@ -235,15 +260,16 @@ public final class MiddleTier {
       row.setLong(1, request.member());
       try (ResultSet found = row.executeQuery()) {
         if (!found.next()) {
-          return new Reply(Reply.Status.REFUSED, "there is no member " + request.member());
+          String words = "the member is lost: there is no member " + request.member();
+          return new Reply(request.number(), Reply.Status.WRONG, words);
         }
         long last = found.getLong(1);
         if (last == request.number()) {
-          return new Reply(Reply.Status.DONE, found.getString(2));
+          return new Reply(request.number(), Reply.Status.DONE, found.getString(2));
         }
         if (last > request.number()) {
           String words = "request " + request.number() + " is older than the last write, " + last;
-          return new Reply(Reply.Status.REFUSED, words);
+          return new Reply(request.number(), Reply.Status.REFUSED, words);
         }
         return null;
       }

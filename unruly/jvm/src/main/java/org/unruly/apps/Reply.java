@@ -6,20 +6,21 @@ import java.nio.charset.StandardCharsets;
 /**
  * The reply to a request.
  *
+ * @param number the number of the request
  * @param status whether it was done
  * @param words the reply of the operation, or what went wrong
  */
-public record Reply(Status status, String words) {
+public record Reply(long number, Status status, String words) {
   /** The most bytes of a reply, padding included. */
   public static final int BYTES_MAX = 1 << 20;
 
-  private static final int HEAD_BYTES = 1 + Integer.BYTES;
+  private static final int HEAD_BYTES = 1 + Long.BYTES + Integer.BYTES;
 
   /** What became of a request. */
   public enum Status {
     /** It was done, or refused by the rules of the application. */
     DONE,
-    /** It was not done: the database failed. It may be sent again. */
+    /** The database failed. It may be sent again, and is done once even if it was done. */
     FAILED,
     /** It was not done, and never will be: the request is wrong. */
     REFUSED,
@@ -31,8 +32,13 @@ public record Reply(Status status, String words) {
   public byte[] bytes(int leastBytes) {
     byte[] text = words.getBytes(StandardCharsets.UTF_8);
     ByteBuffer out = ByteBuffer.allocate(Math.max(HEAD_BYTES + text.length, leastBytes));
-    out.put((byte) status.ordinal()).putInt(text.length).put(text);
+    out.put((byte) status.ordinal()).putLong(number).putInt(text.length).put(text);
     return out.array();
+  }
+
+  /** Returns true if these bytes say that the request may be sent again. */
+  public static boolean isFailed(byte[] bytes) {
+    return bytes.length > 0 && bytes[0] == Status.FAILED.ordinal();
   }
 
   /**
@@ -46,11 +52,13 @@ public record Reply(Status status, String words) {
       throw new IllegalArgumentException("a reply has " + bytes.length + " bytes");
     }
     int status = in.get();
+    long number = in.getLong();
     int length = in.getInt();
     if (status < 0 || status >= Status.values().length || length < 0 || length > in.remaining()) {
       throw new IllegalArgumentException("the bytes are no reply of an application");
     }
     return new Reply(
+        number,
         Status.values()[status], new String(bytes, HEAD_BYTES, length, StandardCharsets.UTF_8));
   }
 }

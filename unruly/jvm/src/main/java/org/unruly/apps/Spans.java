@@ -14,6 +14,7 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * Exports the spans of one service to the run that measures it: OTLP over HTTP, as JSON.
@@ -23,12 +24,15 @@ import java.util.concurrent.TimeUnit;
  */
 public final class Spans {
   private static final int WAITING_MAX = 50_000;
+  private static final int OK = 200;
+  private static final int LOOKS = 20;
   private static final int BATCH_MAX = 2_000;
   private static final long BATCH_MS = 100;
   private static final Duration TIMEOUT = Duration.ofSeconds(5);
   private static final HexFormat HEX = HexFormat.of();
 
   private final String service;
+  private final AtomicLong dropped = new AtomicLong();
   private final BlockingQueue<Span> waiting = new ArrayBlockingQueue<>(WAITING_MAX);
 
   /** Nanoseconds from the monotonic clock to the time of day. */
@@ -60,8 +64,24 @@ public final class Spans {
    */
   public Spans(String service) {
     this.service = service;
-    Instant now = Instant.now();
-    sinceEpochNs = now.getEpochSecond() * 1_000_000_000L + now.getNano() - System.nanoTime();
+    sinceEpochNs = sinceEpochNs();
+  }
+
+  /** Returns what to add to the monotonic clock: of several looks the one with the least pause. */
+  private static long sinceEpochNs() {
+    long least = Long.MAX_VALUE;
+    long found = 0;
+    for (int look = 0; look < LOOKS; look++) {
+      long beforeNs = System.nanoTime();
+      Instant now = Instant.now();
+      long tookNs = System.nanoTime() - beforeNs;
+      if (tookNs < least) {
+        least = tookNs;
+        long epochNs = now.getEpochSecond() * 1_000_000_000L + now.getNano();
+        found = epochNs - beforeNs - tookNs / 2;
+      }
+    }
+    return found;
   }
 
   /** Sends spans to an address, {@code HOST:PORT}, until the process ends. */
@@ -87,7 +107,10 @@ public final class Spans {
    */
   public void add(Trace trace, long id, String name, Kind kind, long startedNs, boolean failed) {
     if (trace.isWanted()) {
-      waiting.offer(new Span(trace, id, name, kind, startedNs, System.nanoTime(), failed));
+      Span span = new Span(trace, id, name, kind, startedNs, System.nanoTime(), failed);
+      if (!waiting.offer(span) && dropped.getAndIncrement() == 0) {
+        System.err.println("spans: the receiver is too slow; spans are dropped from now on");
+      }
     }
   }
 
@@ -109,7 +132,10 @@ public final class Spans {
                 .header("Content-Type", "application/json")
                 .POST(HttpRequest.BodyPublishers.ofString(json(batch)))
                 .build();
-        client.send(request, HttpResponse.BodyHandlers.discarding());
+        int status = client.send(request, HttpResponse.BodyHandlers.discarding()).statusCode();
+        if (status != OK) {
+          System.err.println("spans: the receiver answered " + status);
+        }
       } catch (IOException thrown) {
         System.err.println("spans: " + batch.size() + " were not sent: " + thrown);
       } catch (InterruptedException thrown) {

@@ -5,47 +5,47 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
-import org.unruly.apps.Spans;
+import org.unruly.apps.Reply;
 import org.unruly.apps.Trace;
 
 /**
  * Calls all replicas at once, and takes the first reply. The database does the request once: the
  * replica that comes second finds the result.
  *
- * <p>Each replica has a thread of its own. One that is slow skips the requests that the others have
- * answered meanwhile.
+ * <p>Each replica has a thread of its own, which sends a request again after a failure, as long as no
+ * replica has answered it.
  */
 final class ActiveCalls implements ReplicaCalls {
+  private static final long PAUSE_NS = 1_000_000;
+
   private final Replicas shared;
-  private final long timeoutNs;
-  private final Spans spans;
   private final List<Sender> senders;
 
-  ActiveCalls(Replicas shared, List<Replicas.Link> links, long timeoutNs, Spans spans) {
+  ActiveCalls(Replicas shared, List<Replica.Link> links) {
     this.shared = shared;
-    this.timeoutNs = timeoutNs;
-    this.spans = spans;
     senders = links.stream().map(Sender::new).toList();
     senders.forEach(Sender::start);
   }
 
   @Override
   public byte[] call(byte[] request, Trace trace) throws Exception {
-    Attempt attempt = new Attempt(request, trace, new AtomicInteger(senders.size()));
+    Attempt attempt = new Attempt(request, trace);
     senders.forEach(sender -> sender.send(attempt));
     try {
-      return attempt.reply.get(timeoutNs, TimeUnit.NANOSECONDS);
+      return attempt.reply.get(shared.timeoutNs(), TimeUnit.NANOSECONDS);
     } catch (TimeoutException thrown) {
-      throw Failure.timeout(timeoutNs);
+      // the senders give it up
+      attempt.reply.cancel(false);
+      Failure failure = attempt.failure;
+      throw failure == null ? Failure.timeout(shared.timeoutNs()) : failure;
     } catch (ExecutionException thrown) {
       throw Failure.of(thrown.getCause());
     }
   }
 
-  /** Returns null: a replica that is gone delays no call. */
+  /** Returns null: the other replica has the request already when one is gone. */
   @Override
   public FailOver failOver() {
     return null;
@@ -56,27 +56,26 @@ final class ActiveCalls implements ReplicaCalls {
     senders.forEach(Sender::close);
   }
 
-  /** A request to all replicas; {@code left} counts those that may still answer. */
-  private record Attempt(
-      byte[] request, Trace trace, AtomicInteger left, CompletableFuture<byte[]> reply) {
-    private Attempt(byte[] request, Trace trace, AtomicInteger left) {
-      this(request, trace, left, new CompletableFuture<>());
-    }
+  /** A request to all replicas. */
+  private static final class Attempt {
+    private final byte[] request;
+    private final Trace trace;
+    private final CompletableFuture<byte[]> reply = new CompletableFuture<>();
+    private volatile Failure failure;
 
-    private void failed(Exception thrown) {
-      if (left.decrementAndGet() == 0) {
-        reply.completeExceptionally(thrown);
-      }
+    private Attempt(byte[] request, Trace trace) {
+      this.request = request;
+      this.trace = trace;
     }
   }
 
   private final class Sender implements Runnable {
-    private final Replicas.Link link;
+    private final Replica.Link link;
     private final AtomicReference<Attempt> next = new AtomicReference<>();
-    private final Thread thread = new Thread(this, "replica");
+    private final Thread thread = new Thread(this, "sender");
     private volatile boolean closed;
 
-    private Sender(Replicas.Link link) {
+    private Sender(Replica.Link link) {
       this.link = link;
       thread.setDaemon(true);
     }
@@ -102,25 +101,35 @@ final class ActiveCalls implements ReplicaCalls {
         Attempt attempt = next.getAndSet(null);
         if (attempt == null) {
           LockSupport.park(this);
-        } else {
-          send(attempt, link.connection());
+          continue;
+        }
+        while (!closed && !attempt.reply.isDone() && !tried(attempt)) {
+          LockSupport.parkNanos(this, PAUSE_NS);
         }
       }
     }
 
-    private void send(Attempt attempt, Connection connection) {
+    /** Makes one attempt; returns true if it has an end that no other attempt would change. */
+    private boolean tried(Attempt attempt) {
+      Connection connection = link.connection();
       if (connection == null) {
-        attempt.failed(new Failure(Failure.Kind.DISCONNECTED, "no replica is connected"));
-        return;
+        return false;
       }
       try {
-        attempt.reply.complete(TracedCall.of(connection, attempt.request, attempt.trace, spans));
-      } catch (Exception thrown) {
-        if (Failure.of(thrown).kind() != Failure.Kind.STORE) {
-          link.drop();
-          shared.repair(link);
+        byte[] reply = TracedCall.of(connection, attempt.request, attempt.trace, shared.spans());
+        if (Reply.isFailed(reply)) {
+          attempt.failure = new Failure(Failure.Kind.STORE, Reply.read(reply).words());
+          return false;
         }
-        attempt.failed(thrown);
+        return attempt.reply.complete(reply) || attempt.reply.isDone();
+      } catch (Exception thrown) {
+        Failure failure = Failure.of(thrown);
+        attempt.failure = failure;
+        if (failure.kind() == Failure.Kind.STORE) {
+          return attempt.reply.completeExceptionally(failure) || attempt.reply.isDone();
+        }
+        link.breakOff();
+        return false;
       }
     }
   }

@@ -14,10 +14,11 @@ import org.unruly.jvm.Shutdown;
 /**
  * The echo of a payload through a middleware system, or an application on it: {@code serve SYSTEM
  * key=value...} is its server, and {@code call SYSTEM key=value...} a client that speaks the lines of
- * a driver.
+ * a driver. {@code check three-tier} looks for contradictions in the tables of an application.
  */
 public final class Main {
   private static final int DONE = 0;
+  private static final int CONTRADICTION = 1;
   private static final int FAILED = 2;
   private static final String HINT = "see unruly/jvm/README.md";
 
@@ -60,7 +61,12 @@ public final class Main {
         FileInputStream in = new FileInputStream(FileDescriptor.in);
         new CallProgram(name, system, options, in, lines).run();
       }
-      default -> throw new Problem("systems", "the verb is '" + verb + "'", "serve or call", HINT);
+      case "check" -> {
+        if (!ThreeTier.isConsistent(options, lines)) {
+          Shutdown.now(CONTRADICTION);
+        }
+      }
+      default -> throw new Problem("systems", "the verb is '" + verb + "'", "serve, call or check", HINT);
     }
   }
 

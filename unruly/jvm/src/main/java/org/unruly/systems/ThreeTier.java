@@ -38,6 +38,25 @@ final class ThreeTier implements EchoSystem {
     return keys;
   }
 
+  /** Prints what contradicts itself in the tables of an application; returns true if nothing does. */
+  static boolean isConsistent(Options options, LineWriter lines) throws Exception {
+    MiddleTier reader = middleTier(options, new Spans("check"));
+    String found = reader.contradiction();
+    reader.close();
+    lines.text(found.isEmpty() ? "nothing contradicts itself" : found);
+    return found.isEmpty();
+  }
+
+  private static MiddleTier middleTier(Options options, Spans spans) {
+    return new MiddleTier(
+        options.text("application"),
+        options.text("url"),
+        options.text("user"),
+        options.text("password"),
+        (int) options.number("connections", 1, CONNECTIONS_MAX),
+        spans);
+  }
+
   private static Platform platform(String name) {
     return switch (name) {
       case "http" -> new HttpEcho();
@@ -53,14 +72,7 @@ final class ThreeTier implements EchoSystem {
   @Override
   public void serve(Options options) throws Exception {
     Spans spans = spans("application", options);
-    MiddleTier middleTier =
-        new MiddleTier(
-            options.text("application"),
-            options.text("url"),
-            options.text("user"),
-            options.text("password"),
-            (int) options.number("connections", 1, CONNECTIONS_MAX),
-            spans);
+    MiddleTier middleTier = middleTier(options, spans);
     middleTier.prepare();
     platform(options.text("platform")).serve(options, middleTier::handle);
   }
@@ -80,10 +92,12 @@ final class ThreeTier implements EchoSystem {
     String name = options.text("platform");
     String replication = options.oneOf("replication", List.of("none", "passive", "active"));
     long attemptNs = 1_000_000 * options.number("attempt-ms", 1, ATTEMPT_MS_MAX);
+    // with one replica there is nothing to go on with, and a second attempt would only add load
+    long eachNs = replication.equals("none") ? timeoutNs : Math.min(attemptNs, timeoutNs);
     List<Client> replicas = new ArrayList<>();
     for (String place : options.text("replicas").split(",")) {
       Platform platform = platform(name);
-      replicas.add(platform.client(place(place, platform.keys()), Math.min(attemptNs, timeoutNs)));
+      replicas.add(platform.client(place(place, platform.keys()), eachNs));
     }
     String application = options.text("application");
     // an unknown name ends the program here, and not each call

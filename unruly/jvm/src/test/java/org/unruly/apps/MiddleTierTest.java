@@ -1,6 +1,7 @@
 package org.unruly.apps;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.sql.Connection;
@@ -92,11 +93,10 @@ class MiddleTierTest {
     join();
     byte[] write = nextWrite();
     // the reply comes, and the write does not
-    member.take(new Reply(Reply.Status.DONE, "sold").bytes(0));
+    member.take(new Reply(Request.read(write).number(), Reply.Status.DONE, "sold").bytes(0));
     Reply reply = Reply.read(first.handle(next()));
     assertEquals(Reply.Status.WRONG, reply.status());
     assertTrue(reply.words().startsWith("a write is lost"), reply.words());
-    assertTrue(write.length >= 64);
   }
 
   @Test
@@ -133,6 +133,24 @@ class MiddleTierTest {
   }
 
   @Test
+  void aMemberThatTheTablesHaveLostIsReported() throws Exception {
+    join();
+    member.take(first.handle(nextWrite()));
+    execute("delete from results");
+    Reply reply = Reply.read(first.handle(nextWrite()));
+    assertEquals(Reply.Status.WRONG, reply.status(), reply.words());
+  }
+
+  @Test
+  void aReplyToAnotherRequestIsRefusedByItsMember() throws Exception {
+    join();
+    byte[] earlier = first.handle(next());
+    member.take(earlier);
+    next();
+    assertThrows(IllegalArgumentException.class, () -> member.take(earlier));
+  }
+
+  @Test
   void bytesThatAreNoRequestAreRefused() throws Exception {
     join();
     byte[] request = next();
@@ -148,7 +166,7 @@ class MiddleTierTest {
   }
 
   @Test
-  void ofMiddleTiersThatStartTogetherOneFillsTheTables() throws Exception {
+  void oneOfTwoMiddleTiersThatStartTogetherFillsTheTables() throws Exception {
     CompletableFuture<Void> other =
         CompletableFuture.runAsync(
             () -> {
