@@ -6,6 +6,7 @@ import sys
 
 from bench import (
     analysis,
+    callers,
     cassandra,
     causes,
     causes_real,
@@ -44,6 +45,7 @@ PRODUCT = command.Product(
         "http": http_speed.run,
         "sql": sql_speed.run,
         "grpc": grpc_speed.run,
+        "callers": callers.run,
         "recording": recording.run,
         "open-loop": open_loop.run,
         "stall": stall.run,

@@ -63,6 +63,8 @@ def interval(value: dict[str, Any] | None, shown: Callable[[float | None], str])
     """An estimate with its interval."""
     if value is None or value["estimate"] is None:
         return "-"
+    if value["low"] is None or value["high"] is None:
+        return shown(value["estimate"])
     return f"{shown(value['estimate'])} [{shown(value['low'])}, {shown(value['high'])}]"
 
 
@@ -71,7 +73,7 @@ def systems(matrix: dict[str, Any]) -> str:
     rows = sorted(matrix["by_system"], key=predictable_first)
     head = [
         "system", "failing cells", "p50, us", "p99 / mean", "max / mean", "unruly cells",
-        "over 10 x mean", "outliers", "their size", "smallest haircut", "a", "b, us",
+        "over 10 x mean", "outliers", "their size", "haircut", "smallest haircut", "a", "b, us",
     ]  # fmt: skip
     return table(head, [row_of(it) for it in rows])
 
@@ -90,19 +92,28 @@ def ratio(row: dict[str, Any]) -> str:
     return pair(row["p99_over_mean"], plain) + bounds
 
 
+def bounds(row: dict[str, Any]) -> str:
+    """The interval of the share of unruly cells."""
+    found = row["unruly_share"]
+    if found["estimate"] is None:
+        return ""
+    return f" [{percent(found['low'])}, {percent(found['high'])}]"
+
+
 def row_of(row: dict[str, Any]) -> list[str]:
     """The numbers of a system."""
     line = row["line"] or {"slope": None, "intercept": None}
     return [
         f"`{row['system']}`",
         str(row["failing_cells"]),
-        us(row["median"]),
+        interval(row["median"], us),
         ratio(row),
         plain(row["maximum_over_mean"]),
-        f"{row['unruly_cells']} of {row['cells'] - row['failing_cells']}",
+        f"{row['unruly_cells']} of {row['cells'] - row['failing_cells']}{bounds(row)}",
         pair(row["over_10x_share"], percent),
-        pair(row["outlier_share"], percent),
-        plain(row["outlier_size"]),
+        interval(row["median_outlier_share"], percent),
+        interval(row["outlier_size"], plain),
+        interval(row["median_haircut"], percent),
         percent(row["smallest_haircut"]),
         interval(line["slope"], plain),
         interval(line["intercept"], us),

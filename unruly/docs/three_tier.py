@@ -9,15 +9,12 @@ The runs are of the plans ``three-tier`` and ``three-tier-recovery``. The parts 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kept
 from kept import number, table
-from middleware import factors, predictable_first, row_of
+from middleware import factors, interval, predictable_first, row_of
 from stores import doubts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 KEPT = "2026-11-29-amd-2core/side-by-side/three-tier.summary.json"
 CRASHES = "2026-11-29-amd-2core/side-by-side/three-tier-recovery.summary.json"
@@ -43,15 +40,6 @@ def ms(value: float | None) -> str:
     return "-" if value is None else number(value / MS)
 
 
-def interval(value: dict[str, Any] | None, shown: Callable[[float | None], str] = ms) -> str:
-    """An estimate with its interval, where it has one."""
-    if value is None or value["estimate"] is None:
-        return "-"
-    if value["low"] is None or value["high"] is None:
-        return shown(value["estimate"])
-    return f"{shown(value['estimate'])} [{shown(value['low'])}, {shown(value['high'])}]"
-
-
 def recoveries(found: list[dict[str, Any]]) -> str:
     """A row for each process that was killed."""
     head = [
@@ -71,10 +59,10 @@ def recovery(row: dict[str, Any]) -> list[str]:
         f"`{row['cell'].partition('=')[2]}`",
         f"`{row['process']}`",
         str(len(row["fault_ns"])),
-        interval(held["median_ns"]),
-        interval(held["detection_ns"]),
-        interval(held["failover_ns"]),
-        interval(held["request_ns"]),
+        interval(held["median_ns"], ms),
+        interval(held["detection_ns"], ms),
+        interval(held["failover_ns"], ms),
+        interval(held["request_ns"], ms),
         ms(held["fault_free_max_ns"]),
         longer,
         "-" if rate is None else interval(rate["faults_hz"], each),
@@ -90,7 +78,7 @@ def applications(matrix: dict[str, Any]) -> str:
     """A row for each application, the most predictable first."""
     head = [
         "application", "failing cells", "p50, us", "p99 / mean", "max / mean", "unruly cells",
-        "over 10 x mean", "outliers", "their size", "smallest haircut", "a", "b, us",
+        "over 10 x mean", "outliers", "their size", "haircut", "smallest haircut", "a", "b, us",
     ]  # fmt: skip
     rows = sorted(matrix["by_system"], key=predictable_first)
     return table(head, [row_of(it) for it in rows])

@@ -137,6 +137,13 @@ def test_each_trial_starts_anew_and_the_last_one_is_kept():
     assert done["between"].startswith("between ")
 
 
+def test_a_run_that_a_person_stopped_is_not_shown_as_one_that_ended():
+    for stopped, phase in ((False, "ended"), (True, "stopped")):
+        state = State()
+        state.hear({"end": {"stopped": stopped}})
+        assert (state.ended, state.phase) == (True, phase)
+
+
 def test_the_exposition_has_each_request_once_at_bounds_that_are_exact():
     values = latencies(40)
     state = heard(*[second(it, failed=1) for it in values])

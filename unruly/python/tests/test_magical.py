@@ -265,13 +265,19 @@ def test_systems_stand_side_by_side_with_what_their_cells_have_in_common():
     ]
     line = line_fit([10, 20, 40], [20, 50, 110])
     rmi, ejb, udp = systems.by_system(cells, {"rmi": line})
-    assert (rmi.system, rmi.cells, rmi.failing_cells, rmi.median) == ("rmi", 3, 0, 10.0)
+    assert (rmi.system, rmi.cells, rmi.failing_cells) == ("rmi", 3, 0)
+    # three cells are too few for an interval of their median
+    assert (rmi.median.estimate, rmi.median.low) == (10.0, None)
     assert rmi.p99_over_mean == (2.0, 2.75)
     assert rmi.most_p99_over_mean.high == pytest.approx(1.1 * 2.75)
     assert (rmi.maximum_over_mean, rmi.unruly_cells) == (15.0, 1)
     # a cell without outliers counts as one, whatever their size elsewhere
     assert (rmi.over_10x_share, rmi.outlier_share) == ((0.0, 0.001), (0.0, 0.002))
-    assert (rmi.smallest_haircut, rmi.outlier_size) == (0.004, 5.0)
+    assert (rmi.smallest_haircut, rmi.outlier_size.estimate) == (0.004, 5.0)
+    assert rmi.median_haircut.estimate == 0.001
+    assert rmi.median_outlier_share.estimate == 0.002
+    assert (rmi.unruly_share.estimate, rmi.unruly_share.n) == (pytest.approx(1 / 3), 3)
+    assert (udp.unruly_share.estimate, udp.median_haircut.estimate) == (None, None)
     assert rmi.line.slope.estimate == pytest.approx(3.0)
     assert (ejb.unruly_cells, ejb.cells, ejb.failing_cells) == (1, 2, 1)
     # a cell with failed requests has no haircut, and then the system has none
@@ -280,6 +286,15 @@ def test_systems_stand_side_by_side_with_what_their_cells_have_in_common():
     # a failure never makes a system look better
     order = sorted([udp, ejb, rmi], key=systems.predictable_first)
     assert [it.system for it in order] == ["rmi", "ejb", "udp"]
+
+
+def test_the_medians_of_six_cells_have_intervals():
+    cells = [cell("rmi", 10.0 * it, 20.0 * it, 900.0 * it, haircut=it / 1e3) for it in range(1, 7)]
+    (row,) = systems.by_system(cells, {})
+    assert (row.median.low, row.median.high) == (5.0, 30.0)
+    assert (row.median_haircut.low, row.median_haircut.high) == (0.001, 0.006)
+    assert (row.unruly_cells, row.unruly_share.high) == (6, 1.0)
+    assert row.unruly_share.low == pytest.approx(0.541, abs=0.001)
 
 
 def test_the_page_has_the_most_predictable_system_first(planted, tmp_path):

@@ -275,6 +275,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "other-tools.md": others,
     "middleware.md": alone,
     "three-tier.md": alone,
+    "history.md": redis,
 }
 
 
@@ -309,6 +310,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "other-tools.md",
         "middleware.md",
         "three-tier.md",
+        "history.md",
     }
     assert set(PAGES) <= linked
 

@@ -283,7 +283,7 @@ def address(digits: str) -> str:
 
 
 def test_no_system_listens_beyond_loopback(tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, "rmi", "jvm-nio")
+    plan = write_plan(tmp_path, "rmi", "jvm-nio", "three-tier")
     seen: set[str] = set()
     with running(plan, tmp_path / "run") as run:
         while run.poll() is None:

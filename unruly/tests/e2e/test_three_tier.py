@@ -125,6 +125,8 @@ def test_the_layers_of_a_call_are_those_of_client_platform_handler_and_database(
         ("client", "call"), ("application", "handle"), ("application", "pool.get"),
         ("application", "statement"), ("application", "commit"),
     }  # fmt: skip
+    # with the key of the load generator each trace finds its request, also when chance chooses some
+    assert measured.rows("select count(*) from events where kind = 'trace key'") == [(1,)]
     (requests,) = measured.rows("select count(*) from requests where phase = 'measure'")
     assert all(count >= 0.9 * requests[0] for _, _, count in found), (found, requests)
 

@@ -63,12 +63,8 @@ pub(crate) fn run(ground: Ground<'_>, drive: &Drive, events: &mut Events) -> Res
     if let Some(about) = &asked.about {
         events.now("data file", Some(about), clock);
     }
-    if drive
-        .store
-        .as_deref()
-        .and_then(|it| it.http.as_ref())
-        .is_some_and(|it| it.trace)
-    {
+    let http = drive.store.as_deref().and_then(|it| it.http.as_ref());
+    if drive.spans().is_some() || http.is_some_and(|it| it.trace) {
         let told = format!("{} {:016x}", job.id.unwrap_or(0), trace_key(job));
         events.now("trace key", Some(&told), clock);
     }

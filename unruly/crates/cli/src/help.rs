@@ -12,8 +12,11 @@ use crate::python_verbs;
 /// The verbs in the order of `unruly --help`.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["run", "drive", "watch", "check"]),
-    ("Read a run", &["verdict", "report", "advise", "papers"]),
-    ("Judge", &["gate", "compare", "audit"]),
+    (
+        "Read a run",
+        &["verdict", "report", "runs", "advise", "papers"],
+    ),
+    ("Judge", &["gate", "compare", "history", "audit"]),
     ("Bring in and out", &["import", "export"]),
     (
         "Host and program",

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Stdio};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -178,8 +178,9 @@ impl Live {
 
     /// Says that the run is over. The view is there until this program ends, which closes its input:
     /// while the verdict is computed, the last figures can be fetched.
-    pub(super) fn end(mut self) {
-        self.say(&serde_json::json!({"end": {}}));
+    /// `stopped` is true if a person ended the run before its time.
+    pub(super) fn end(mut self, stopped: bool) {
+        self.say(&serde_json::json!({"end": {"stopped": stopped}}));
         let Some(lines) = self.lines.take() else {
             return;
         };
@@ -193,9 +194,14 @@ impl Live {
     fn say(&mut self, line: &serde_json::Value) {
         // A view that hangs must not hold the run.
         if let Some(lines) = &self.lines
-            && lines.try_send(line.to_string()).is_err()
+            && let Err(error) = lines.try_send(line.to_string())
         {
             self.lines = None;
+            let why = match error {
+                TrySendError::Full(_) => "it reads too slowly",
+                TrySendError::Disconnected(_) => "it has ended",
+            };
+            eprintln!("live: the view shows nothing new from now on: {why}; the run goes on");
         }
     }
 }

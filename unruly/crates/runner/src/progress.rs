@@ -296,8 +296,11 @@ impl Progress {
         }
     }
 
-    pub(super) fn finish(&mut self) {
-        self.live.take().into_iter().for_each(Live::end);
+    /// `stopped` is true if a person ended the run before its time.
+    pub(super) fn finish(&mut self, stopped: bool) {
+        if let Some(live) = self.live.take() {
+            live.end(stopped);
+        }
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -69,7 +69,7 @@ impl<'a> Sweep<'a> {
         let left = left.filter(|(_, trial)| !done.contains(trial));
         let left: Vec<(usize, TrialKey)> = left.map(|(number, trial)| (number, *trial)).collect();
         let measured = self.measure(&left, &mut manifest);
-        self.progress.finish();
+        self.progress.finish(self.stopped);
         let wanted = order.len() - self.left_out;
         self.note_end(&mut manifest, wanted);
         let settled = manifest.settle();

@@ -5,8 +5,9 @@
   const SVG = "http://www.w3.org/2000/svg";
   const WORDS = {
     starting: "starting", "warming up": "warming up", measuring: "measuring", ending: "waiting for the last replies",
-    ended: "ended",
+    ended: "ended", stopped: "stopped before its end",
   };
+  const OVER = new Set(["ended", "stopped"]);
 
   function element(name, text, attributes = {}) {
     const made = document.createElement(name);
@@ -105,16 +106,17 @@
 
   function show(state) {
     const trial = state.trial;
+    const over = OVER.has(state.phase);
     at("state").textContent = WORDS[state.phase];
-    at("live").classList.toggle("gone", state.phase === "ended");
+    at("live").classList.toggle("gone", over);
     const several = trial.of > 1 ? `trial ${trial.number} of ${trial.of}, ${trial.cell} \u00b7 ` : "";
     const whole = ((trial.warmup_ns || 0) + (trial.duration_ns || 0)) / 1e9;
     at("where").textContent = [`\u00b7 ${several}${state.run.name || ""}`,
-      state.phase === "ended" ? "" : ` \u00b7 ${time(Math.min(state.past_s, whole))} of ${time(whole)}`].join("");
-    at("done").style.width = `${state.phase === "ended" ? 100 : Math.min(100, (100 * state.past_s) / Math.max(whole, 1))}%`;
+      over ? "" : ` \u00b7 ${time(Math.min(state.past_s, whole))} of ${time(whole)}`].join("");
+    at("done").style.width = `${over ? 100 : Math.min(100, (100 * state.past_s) / Math.max(whole, 1))}%`;
     const [head, text] = headline(state);
     at("headline").textContent = head;
-    at("sentence").textContent = state.phase === "ended" ? `${text} The verdict: unruly verdict ${state.run.directory}` : text;
+    at("sentence").textContent = over ? `${text} The verdict: unruly verdict ${state.run.directory}` : text;
     document.title = `${head} \u00b7 unruly`;
     at("facts").replaceChildren(...state.facts.map(([name, value]) => {
       const fact = element("div");
@@ -140,7 +142,7 @@
       if (!reply.ok) throw new Error(String(reply.status));
       last = await reply.json();
       show(last);
-      if (last.phase === "ended") return;
+      if (OVER.has(last.phase)) return;
     } catch {
       at("live").classList.add("gone");
       at("state").textContent = last && last.phase !== "starting" ? "the run has ended, or cannot be reached" : "not reached";

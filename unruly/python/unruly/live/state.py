@@ -64,6 +64,8 @@ class State:
     lag_most_ns: float = 0.0
     done: list[dict[str, Any]] = field(default_factory=list)
     ended: bool = False
+    stopped: bool = False
+    """A person ended the run before its time."""
     refused: int = 0
     """Lines that could not be read."""
     _known: tuple[int, list[Operation]] = (-1, [])
@@ -84,7 +86,7 @@ class State:
             self._second(line["second"])
         elif "end" in line:
             self._close()
-            self.ended = True
+            self.ended, self.stopped = True, bool(line["end"].get("stopped"))
 
     def _second(self, second: dict[str, Any]) -> None:
         process = int(second["process"])
@@ -141,9 +143,9 @@ class State:
 
     @property
     def phase(self) -> str:
-        """``starting``, ``warming up``, ``measuring``, ``ending`` or ``ended``."""
+        """``starting``, ``warming up``, ``measuring``, ``ending``, ``ended`` or ``stopped``."""
         if self.ended:
-            return "ended"
+            return "stopped" if self.stopped else "ended"
         if not self.trial:
             return "starting"
         past_ns = (self.clock() - self.begun_s) * quantity.NS_PER_S

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import scipy
 
-from unruly.stats import Interval
+from unruly.stats import Interval, independent_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,9 +73,7 @@ def between(found: Interval, least: float, most: float, sentence: str) -> Judgem
 
 def share(hits: int, of: int) -> Interval:
     """Return a share of independent cases with its exact binomial interval; `of` is above 0."""
-    bounds = scipy.stats.binomtest(hits, of).proportion_ci(LEVEL)
-    low, high = float(bounds.low), float(bounds.high)
-    return Interval(hits / of, low, high, LEVEL, of, float(of), "Clopper-Pearson")
+    return independent_share(hits, of, LEVEL)
 
 
 def most(hits: int, of: int, words: str) -> Judgement:

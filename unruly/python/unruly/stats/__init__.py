@@ -67,7 +67,7 @@ from unruly.stats.profit import (
 from unruly.stats.repeats import repeats_interval
 from unruly.stats.replies import Way, Ways, replies_of
 from unruly.stats.settling import Settling, settling
-from unruly.stats.share import share_interval
+from unruly.stats.share import independent_share, share_interval
 from unruly.stats.slow import SLOW_FROM, slow_percentile
 from unruly.stats.stability import (
     Recoveries,
@@ -141,6 +141,7 @@ __all__ = [
     "grouped_shift",
     "growth",
     "haircut",
+    "independent_share",
     "index_of_dispersion",
     "interval_of_ratio",
     "jaccard",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 METHOD = "block design effect, Clopper-Pearson"
+INDEPENDENT = "Clopper-Pearson"
 MEMORY_MAX = 0.8
 
 
@@ -79,6 +80,57 @@ def share_interval(hits: ArrayLike, totals: ArrayLike, level: float = 0.95) -> I
     low = special.betaincinv(successes, trials - successes + 1, alpha) if total else 0.0
     high = special.betaincinv(successes + 1, trials - successes, 1 - alpha) if total < n else 1.0
     return Interval(total / n, float(low), float(high), level, int(n), trials, METHOD)
+
+
+def independent_share(hits: int, of: int, level: float = 0.95) -> Interval:
+    """Two-sided interval of a share of independent cases, such as configurations.
+
+    Parameters
+    ----------
+    hits : int
+        Cases that count.
+    of : int
+        All cases.
+    level : float
+        Two-sided level, in (0, 1).
+
+    Returns
+    -------
+    Interval
+        Between 0 and 1. Without an estimate if there is no case.
+
+    Raises
+    ------
+    ParameterError
+        If there are more hits than cases, either is negative, or `level` is not in (0, 1).
+
+    Notes
+    -----
+    Do not use it for requests, whose bursts it does not see: see `share_interval`.
+
+    References
+    ----------
+    .. [1] C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in
+       the case of the binomial", 1934.
+
+    Examples
+    --------
+    >>> found = independent_share(6, 6)
+    >>> found.estimate, round(found.low, 2), found.high
+    (1.0, 0.54, 1.0)
+
+    Six of six configurations: nearly half of all others may still be different.
+    """
+    if not 0 <= hits <= of:
+        raise ParameterError("hits", f"is {hits} of {of}", "0 <= hits <= of", "count both alike")
+    if not 0 < level < 1:
+        raise ParameterError("level", f"is {level}", "inside (0, 1)", "use 0.95")
+    if of == 0:
+        return Interval(None, None, None, level, 0, 0.0, INDEPENDENT)
+    alpha = (1 - level) / 2
+    low = special.betaincinv(hits, of - hits + 1, alpha) if hits else 0.0
+    high = special.betaincinv(hits + 1, of - hits, 1 - alpha) if hits < of else 1.0
+    return Interval(hits / of, float(low), float(high), level, of, float(of), INDEPENDENT)
 
 
 def _design_effect(hits: np.ndarray, totals: np.ndarray, alpha: float) -> float:

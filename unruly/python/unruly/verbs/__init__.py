@@ -9,7 +9,9 @@ from unruly.verbs import (
     compare,
     exporting,
     gate,
+    history,
     importing,
+    listing,
     papers,
     report,
     verdict,
@@ -18,6 +20,8 @@ from unruly.verbs import (
 RUNS = {
     "verdict": verdict.run,
     "report": report.run,
+    "runs": listing.run,
+    "history": history.run,
     "gate": gate.run,
     "advise": advise.run,
     "compare": compare.run,

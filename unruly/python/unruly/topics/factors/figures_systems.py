@@ -21,9 +21,10 @@ CALLED: Final = "drive.system"
 FAILED: Final = "every cell has failed requests"
 NOTE: Final = (
     "A pair is the least and the most of the cells of a system, with the 95 % interval of the cell "
-    "with the most; p50 and the size of outliers are medians over its cells, max / mean is the "
-    "largest. A cell is unruly if its maximum exceeds ten means. Outliers exceed mean + 3 sd, and "
-    "their size is in means. The smallest haircut is the share to cut off until no cell is unruly. "
+    "with the most. p50, outliers, their size and the haircut are medians over its cells, whose "
+    "intervals need six cells; max / mean is the largest. A cell is unruly if its maximum exceeds "
+    "ten means. Outliers exceed mean + 3 sd, and their size is in means. The haircut is the share "
+    "to cut off until a cell is not unruly, the smallest haircut until no cell is. "
     "The line has 95 % intervals. A cell with failed requests has no mean and is in no ratio; "
     "systems with such cells are last. A maximum grows with the number of requests, so a cell of "
     "few requests looks calmer."
@@ -43,8 +44,8 @@ def systems(view: View) -> Table | None:
     rows = sorted(magical.by_system, key=predictable_first)
     columns = (
         "system", "cells", "failing", "p50", "p99 / mean", "max / mean", "unruly cells",
-        "over 10 × mean", "outliers", "their size", "smallest haircut", "p99 = a × mean + b: a",
-        "b",
+        "over 10 × mean", "outliers", "their size", "haircut", "smallest haircut",
+        "p99 = a × mean + b: a", "b",
     )  # fmt: skip
     body = [[text(it.system), *_numbers(it)] for it in rows]
     note = NOTE + (CALLS if CALLED in magical.factors else "")
@@ -56,17 +57,32 @@ def _numbers(row: SystemRow) -> list[Datum]:
     return [
         number(format.count(row.cells)),
         number(format.count(row.failing_cells)),
-        number(format.duration(row.median), "no cell has a median"),
+        number(_known(row.median, format.duration), "no cell has a median"),
         number(_ratio(row), FAILED, strong=True),
         number(format.times(row.maximum_over_mean), FAILED),
-        number(f"{row.unruly_cells} of {row.cells - row.failing_cells}"),
+        number(_cells(row)),
         number(_pair(row.over_10x_share, format.share), FAILED),
-        number(_pair(row.outlier_share, format.share), FAILED),
-        number(format.times(row.outlier_size), "no cell has outliers"),
+        number(_known(row.median_outlier_share, format.share), FAILED),
+        number(_known(row.outlier_size, format.times), "no cell has outliers"),
+        number(_known(row.median_haircut, format.share), FAILED),
         number(format.share(row.smallest_haircut), "a request failed"),
         number(_between(line.slope if line else None, format.significant), _reason(line)),
         number(_between(line.intercept if line else None, format.duration), _reason(line)),
     ]
+
+
+def _cells(row: SystemRow) -> str:
+    shown = f"{row.unruly_cells} of {row.cells - row.failing_cells}"
+    found = row.unruly_share
+    if found.estimate is None:
+        return shown
+    return f"{shown} [{format.share(found.low)}, {format.share(found.high)}]"
+
+
+def _known(found: Interval, shown: Callable[[float | None], str]) -> str:
+    if found.estimate is None or (found.low is not None and found.high is not None):
+        return _between(found, shown)
+    return shown(found.estimate)
 
 
 def _reason(line: Line | None) -> str:

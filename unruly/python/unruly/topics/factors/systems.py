@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
+from unruly.stats import independent_share, quantile_interval_iid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,14 +23,15 @@ class SystemRow:
 
     A pair is the least and the most of its cells. A cell with failed requests has no mean, and so
     no ratio to it: ``failing_cells`` counts such cells, and the numbers are of the others; None
-    where there is no other. The intervals of each cell are in `MatrixCell`, those of the line in
-    `Line`.
+    where there is no other. A median over cells has an order-statistics interval, which needs six
+    of them: the cells are the cases, so it says what another configuration may have. The intervals
+    of each cell are in `MatrixCell`, those of the line in `Line`.
     """
 
     system: str
     cells: int
     failing_cells: int
-    median: float | None
+    median: Interval
     """Median of the medians of its cells."""
     p99_over_mean: tuple[float, float] | None
     most_p99_over_mean: Interval | None
@@ -39,15 +40,21 @@ class SystemRow:
     """The largest of its cells."""
     unruly_cells: int
     """Cells whose maximum exceeds ten means."""
+    unruly_share: Interval
+    """Their share, of the cells that may be judged."""
     over_10x_share: tuple[float, float] | None
     """Share of requests that exceed ten means."""
     outlier_share: tuple[float, float] | None
     """Share of requests that exceed mean + 3 sd."""
-    outlier_size: float | None
+    median_outlier_share: Interval
+    """Median of it over its cells."""
+    outlier_size: Interval
     """Median over its cells of the mean size of outliers, in means."""
     smallest_haircut: float | None
     """The share to cut off until the maximum of every cell is within ten means. None where a cell
     has failed requests: no cut helps there."""
+    median_haircut: Interval
+    """Median over its cells of the share that each needs cut off."""
     line: Line | None
     """p99 on mean over its cells."""
 
@@ -65,6 +72,7 @@ def _row(system: str, cells: list[MatrixCell], line: Line | None) -> SystemRow:
     ratios = [it.largest / it.mean for it in cells if it.largest is not None and it.mean]
     known = [it.p99_over_mean for it in cells if it.p99_over_mean is not None]
     cuts = [it.smallest_haircut for it in cells if it.smallest_haircut is not None]
+    unruly = sum(it > UNRULY for it in ratios)
     return SystemRow(
         system=system,
         cells=len(cells),
@@ -73,11 +81,14 @@ def _row(system: str, cells: list[MatrixCell], line: Line | None) -> SystemRow:
         p99_over_mean=_span(it.estimate for it in known),
         most_p99_over_mean=max(known, key=lambda it: it.estimate or 0.0, default=None),
         maximum_over_mean=max(ratios, default=None),
-        unruly_cells=sum(it > UNRULY for it in ratios),
+        unruly_cells=unruly,
+        unruly_share=independent_share(unruly, len(ratios)),
         over_10x_share=_span(_share(it.over_10x_mean, it.n) for it in cells),
         outlier_share=_span(_share(it.over_3_sigma, it.n) for it in cells),
+        median_outlier_share=_median(_share(it.over_3_sigma, it.n) for it in cells),
         outlier_size=_median(it.outlier_size for it in cells),
         smallest_haircut=max(cuts) if len(cuts) == len(cells) else None,
+        median_haircut=_median(cuts),
         line=line,
     )
 
@@ -96,9 +107,8 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [it for it in values if it is not None]
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    known = _known(values)
-    return float(np.median(known)) if known else None
+def _median(values: Iterable[float | None]) -> Interval:
+    return quantile_interval_iid(_known(values), 0.5)
 
 
 def _span(values: Iterable[float | None]) -> tuple[float, float] | None:

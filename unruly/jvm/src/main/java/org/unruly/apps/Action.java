@@ -3,12 +3,12 @@ package org.unruly.apps;
 import java.sql.Connection;
 import java.sql.SQLException;
 
-/** What an operation does in a transaction that was begun, and that is committed after it. */
+/** The work of an operation, in a transaction that its caller begins and commits. */
 @FunctionalInterface
 interface Action {
   /**
-   * Returns the reply, at most 4,000 characters. An operation that its application refuses, such as a
-   * bid that is too low, is a reply as well; a write that is refused still counts in the tally.
+   * Returns the reply, at most 4,000 characters. An operation that its application refuses, such as
+   * a bid that is too low, is a reply as well; a write that is refused still counts in the tally.
    *
    * @param member who asks
    * @param number the number of this request of the member; the row that a write adds has it

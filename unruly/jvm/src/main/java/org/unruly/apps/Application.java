@@ -9,11 +9,12 @@ import java.util.Optional;
  * A three-tier application: its tables, and operations on them by members.
  *
  * <p>The middle tier that runs it is stateless: everything that must outlive a request is in the
- * database. Each operation is one transaction, which the caller of {@link Action} begins and commits.
+ * database. Each operation is one transaction, which the caller of {@link Action} begins and
+ * commits.
  *
  * <p>An application counts the writes of each member in a row of its own tables, in the same
- * transaction as the write. {@link #tally} returns that count, and with it a request proves that all
- * earlier ones of its member were done once.
+ * transaction as the write. {@link #tally} returns that count, and with it a request proves that
+ * all earlier ones of its member were done once.
  */
 interface Application {
   /** Returns the name that a plan has for it. */

@@ -15,12 +15,12 @@ import org.apache.tomcat.jdbc.pool.PoolProperties;
  * nothing itself.
  *
  * <p>A member numbers its requests. The reply to a write is stored in the transaction of the write,
- * so a request that is sent again, to this middle tier or to another one, is answered with that reply
- * and not done twice.
+ * so a request that is sent again, to this middle tier or to another one, is answered with that
+ * reply and not done twice.
  *
  * <p>Each request says which writes of its member were answered. The middle tier compares them with
- * those in the tables of the application: a write that is missing, or was done twice, is reported in
- * the reply.
+ * those in the tables of the application: a write that is missing, or was done twice, is reported
+ * in the reply.
  */
 public final class MiddleTier {
   private static final int POOL_WAIT_MS = 5_000;
@@ -162,7 +162,8 @@ public final class MiddleTier {
   private Reply reply(Request request, Trace below) {
     List<Operation> operations = application.operations();
     if (request.operation() >= operations.size()) {
-      return new Reply(request.number(), Reply.Status.REFUSED, "there is no operation " + request.operation());
+      String words = "there is no operation " + request.operation();
+      return new Reply(request.number(), Reply.Status.REFUSED, words);
     }
     Operation operation = operations.get(request.operation());
     long untilNs = System.nanoTime() + CONFLICT_NS;

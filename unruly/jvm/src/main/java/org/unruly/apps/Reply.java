@@ -16,7 +16,7 @@ public record Reply(long number, Status status, String words) {
 
   private static final int HEAD_BYTES = 1 + Long.BYTES + Integer.BYTES;
 
-  /** What became of a request. */
+  /** The fate of a request. */
   public enum Status {
     /** It was done, or refused by the rules of the application. */
     DONE,

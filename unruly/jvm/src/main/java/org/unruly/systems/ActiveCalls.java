@@ -14,7 +14,7 @@ import org.unruly.apps.Trace;
  * Calls all replicas at once, and takes the first reply. The database does the request once: the
  * replica that comes second finds the result.
  *
- * <p>Each replica has a thread of its own, which sends a request again after a failure, as long as no
+ * <p>Each replica has a thread of its own, which sends a request again after a failure, until a
  * replica has answered it.
  */
 final class ActiveCalls implements ReplicaCalls {

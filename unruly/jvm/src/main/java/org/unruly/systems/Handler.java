@@ -1,6 +1,6 @@
 package org.unruly.systems;
 
-/** What a server does with the bytes of a request; called by many threads at once. */
+/** Answers the requests of a server; many threads call it at once. */
 @FunctionalInterface
 interface Handler {
   /** Returns the reply. */

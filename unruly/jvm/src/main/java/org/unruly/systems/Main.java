@@ -13,8 +13,8 @@ import org.unruly.jvm.Shutdown;
 
 /**
  * The echo of a payload through a middleware system, or an application on it: {@code serve SYSTEM
- * key=value...} is its server, and {@code call SYSTEM key=value...} a client that speaks the lines of
- * a driver. {@code check three-tier} looks for contradictions in the tables of an application.
+ * key=value...} is its server, and {@code call SYSTEM key=value...} a client that speaks the lines
+ * of a driver. {@code check three-tier} looks for contradictions in the tables of an application.
  */
 public final class Main {
   private static final int DONE = 0;
@@ -66,7 +66,10 @@ public final class Main {
           Shutdown.now(CONTRADICTION);
         }
       }
-      default -> throw new Problem("systems", "the verb is '" + verb + "'", "serve, call or check", HINT);
+      default -> {
+        String wrong = "the verb is '" + verb + "'";
+        throw new Problem("systems", wrong, "serve, call or check", HINT);
+      }
     }
   }
 

@@ -3,8 +3,8 @@ package org.unruly.systems;
 import org.unruly.jvm.Options;
 
 /**
- * A system whose server can run any handler: each open request has a thread of its own, so a handler
- * may wait for a database.
+ * A system whose server can run any handler: each open request has a thread of its own, so a
+ * handler may wait for a database.
  */
 interface Platform extends EchoSystem {
   /** Starts the server with a handler; returns when it answers calls. */

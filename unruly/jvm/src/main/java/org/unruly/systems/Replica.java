@@ -10,10 +10,10 @@ import java.util.concurrent.atomic.AtomicReference;
 /**
  * A replica of the middle tier, as one client program knows it.
  *
- * <p>Each member has a link to it, whose connection is kept open. A thread of the replica opens broken
- * connections again, so a replica that hangs keeps no other one waiting. The thread also calls the
- * replica by a connection of its own, several times a second: when that fails, the connections of all
- * links are opened anew, since those that were idle would fail only when they are needed.
+ * <p>Each member has a link to it, whose connection is kept open. A thread of the replica opens
+ * broken connections again, so a replica that hangs keeps no other one waiting. The thread also calls the
+ * replica by a connection of its own, several times a second: when that fails, the connections of
+ * all links are opened anew, since those that were idle would fail only when they are needed.
  */
 final class Replica {
   private static final long LOOK_MS = 200;

@@ -45,8 +45,8 @@ final class Replicas {
   }
 
   /**
-   * Returns the calls of a new member: to all replicas at once, or to one after the other. One of its
-   * links is open; the others follow.
+   * Returns the calls of a new member: to all replicas at once, or to one after the other. One of
+   * its links is open; the others follow.
    */
   ReplicaCalls calls(boolean isActive) throws Exception {
     List<Replica.Link> links = all.stream().map(Replica::link).toList();

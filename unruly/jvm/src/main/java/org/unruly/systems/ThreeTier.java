@@ -38,7 +38,9 @@ final class ThreeTier implements EchoSystem {
     return keys;
   }
 
-  /** Prints what contradicts itself in the tables of an application; returns true if nothing does. */
+  /**
+   * Prints what contradicts itself in the tables of an application; returns true if nothing does.
+   */
   static boolean isConsistent(Options options, LineWriter lines) throws Exception {
     MiddleTier reader = middleTier(options, new Spans("check"));
     String found = reader.contradiction();

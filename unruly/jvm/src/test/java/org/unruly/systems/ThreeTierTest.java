@@ -21,7 +21,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.unruly.apps.MiddleTier;
 import org.unruly.apps.Spans;
 
-/** Two replicas of a middle tier and a client, each a process, and a database that is another one. */
+/**
+ * Two replicas of a middle tier and a client, each a process, and a database that is another one.
+ */
 class ThreeTierTest {
   private static final String APPLICATION = "ticket-center";
   private static final long TIMEOUT_NS = 10_000_000_000L;
