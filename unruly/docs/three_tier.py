@@ -65,13 +65,17 @@ def recovery(row: dict[str, Any]) -> list[str]:
         interval(held["request_ns"], ms),
         ms(held["fault_free_max_ns"]),
         longer,
-        "-" if rate is None else interval(rate["faults_hz"], each),
+        "-" if rate is None else one_in(rate["faults_hz"]),
     ]
 
 
-def each(rate_hz: float | None) -> str:
-    """A rate of crashes as the time from one to the next."""
-    return "-" if not rate_hz else f"one in {number(1 / rate_hz)} s"
+def one_in(rate: dict[str, Any]) -> str:
+    """A rate of crashes as the time from one to the next, s; the bounds change places."""
+    times = [1 / it if it else None for it in (rate["estimate"], rate["high"], rate["low"])]
+    if times[0] is None:
+        return "-"
+    bounds = "" if None in times[1:] else f" [{number(times[1])}, {number(times[2])}]"
+    return f"one in {number(times[0])}{bounds} s"
 
 
 def applications(matrix: dict[str, Any]) -> str:
