@@ -96,7 +96,7 @@ def _directories(root: Path, depth: int) -> Iterator[Path]:
 def _listed(directory: Path) -> tuple[Listed, dict[str, Any]]:
     manifest, wrong = _read(directory / "manifest.json")
     summary, missing = _read(directory / "summary.json")
-    host = next(iter(manifest.get("hosts") or []), {})
+    host: dict[str, Any] = next(iter(manifest.get("hosts") or []), {})
     worked = summary.get("worked") or {}
     cores = host.get("cores")
     machine = " ".join(filter(None, (host.get("cpu_model"), cores and f"{cores} cores")))
@@ -119,7 +119,7 @@ def _listed(directory: Path) -> tuple[Listed, dict[str, Any]]:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], str]:
-    """Return a document, or an empty one and what is wrong with the file."""
+    """Return a document, or an empty one and the fault of the file."""
     try:
         if file.stat().st_size > BYTES_MOST:
             return {}, f"{file.name} is too large to list"

@@ -110,7 +110,8 @@ def test_both_sides_of_a_verb_show_the_same(name: str) -> None:
 def test_both_sides_of_a_verb_refuse_the_same(name: str) -> None:
     for words in ([name, "--no-such-option"], [name, "--no-such-option=1"]):
         assert (said(*words)[0], python(*words)[0]) == (2, 2)
-    if name != "papers":
+    # these three do something without a word more
+    if name not in {"papers", "runs", "history"}:
         assert (said(name)[0], python(name)[0]) == (2, 2)
 
 

@@ -161,16 +161,17 @@ def untouched(rows: Table, windows: Sequence[tuple[int, int]], patience_ns: floa
 def fault_free(free: Table, limit_ns: float) -> Table:
     """Count the `untouched` rows: one row.
 
-    n, failed, mean, sd, largest (of the good), longer (than `limit_ns`, failed ones included).
+    n, failed, mean, sd, largest (of the good), longer (than `limit_ns`, failed ones included). The
+    counts are 0 where every request was touched.
     """
     good = free.response.nullif(INFINITY)
     return free.agg(
         n=free.count(),
-        failed=(free.response == INFINITY).sum(),
+        failed=(free.response == INFINITY).sum().fill_null(0),
         mean=good.mean(),
         sd=good.std(how="sample"),
         largest=good.max(),
-        longer=(free.response > limit_ns).sum(),
+        longer=(free.response > limit_ns).sum().fill_null(0),
     )
 
 

@@ -224,7 +224,8 @@ impl Services {
         })
     }
 
-    /// Runs the service's own check of its data, while its processes are up. Returns what is wrong.
+    /// Runs the service's own check of its data, while its processes are up. Returns the contradiction that it
+    /// found.
     pub(crate) fn check(&self) -> Result<Option<String>> {
         if self.service.check.is_empty() {
             return Ok(None);

@@ -9,7 +9,7 @@ import java.util.Optional;
 /**
  * A search for a contradiction in the tables.
  *
- * @param sentence what is wrong, with a {@code %s} for each column of the query
+ * @param sentence the contradiction, with a {@code %s} for each column of the query
  * @param query selects the rows that contradict; none if all is well
  */
 record Check(String sentence, String query) {

@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
  *
  * @param number the number of the request
  * @param status whether it was done
- * @param words the reply of the operation, or what went wrong
+ * @param words the reply of the operation, or the reason of the failure
  */
 public record Reply(long number, Status status, String words) {
   /** The most bytes of a reply, padding included. */

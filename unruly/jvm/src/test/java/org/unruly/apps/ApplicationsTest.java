@@ -58,7 +58,7 @@ class ApplicationsTest {
    *
    * @param live counts the rows that operations look through
    * @param most the most of them
-   * @param recycled counts what was recycled; 0 if nothing was
+   * @param recycled counts the recycled rows; 0 if nothing was
    */
   private record Known(
       Members members, String live, long most, String recycled, List<Plant> plants) {}
