@@ -84,7 +84,10 @@ final class EjbEcho implements Platform {
     private final Echo proxy;
 
     private EjbConnection(Properties settings) throws NamingException {
-      proxy = (Echo) new InitialContext(settings).lookup(BEAN + "Remote");
+      // of two lookups at once on different servers, both could lead to one of them
+      synchronized (EjbEcho.class) {
+        proxy = (Echo) new InitialContext(settings).lookup(BEAN + "Remote");
+      }
     }
 
     @Override

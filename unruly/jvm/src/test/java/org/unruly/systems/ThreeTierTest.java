@@ -129,10 +129,8 @@ class ThreeTierTest {
     assertEquals(List.of(), call(30));
     first.close();
     List<String> failOvers = call(30);
-    // each member notices it once; on a busy machine OpenEJB's client answered the first member without
-    // a failure, and it is not known how, so there one of the three may be missing
-    int least = name.equals("ejb") ? 2 : 3;
-    assertTrue(failOvers.size() >= least && failOvers.size() <= 3, failOvers::toString);
+    // each member notices it once
+    assertEquals(3, failOvers.size(), failOvers::toString);
     for (String line : failOvers) {
       List<Long> numbers =
           Arrays.stream(line.split(" ")).skip(1).map(Long::valueOf).collect(Collectors.toList());
