@@ -16,6 +16,8 @@ from test_help import said, verbs
 
 KEPT = Path(__file__).parent / "transcripts"
 SECONDS_MOST = 120
+DEPENDS = "exit 0, or 1 on a busy machine"
+SPOILED = "trust: DO NOT TRUST THIS RUN"
 ROWS_BYTES = 50_000
 """A run has measured for some time when it kept so much."""
 
@@ -38,6 +40,11 @@ def entries(transcript: Path, server: str) -> list[Entry]:
         words, _, meanwhile = typed.partition("   # ")
         found.append(Entry(words.split(), meanwhile, screen))
     return found
+
+
+def expected(screen: str, seen: str) -> str:
+    """The screen with its exit code: a run that is not to be trusted exits with 1."""
+    return screen.replace(DEPENDS, "exit 1" if SPOILED in seen else "exit 0")
 
 
 def pattern(screen: str) -> re.Pattern[str]:
@@ -94,8 +101,9 @@ def test_a_new_users_first_hour_reads_as_its_transcript(tmp_path: Path) -> None:
                     os.kill(int((tmp_path / "nginx.pid").read_text()), signal.SIGTERM)
 
             seen = watch(entry.words, home, meanwhile)
-            assert pattern(entry.screen).fullmatch(seen), (
-                f"not seen: {first_difference(entry.screen, seen)}\n{seen}"
+            screen = expected(entry.screen, seen)
+            assert pattern(screen).fullmatch(seen), (
+                f"not seen: {first_difference(screen, seen)}\n{seen}"
             )
 
 

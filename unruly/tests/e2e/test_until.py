@@ -6,8 +6,10 @@ from pathlib import Path
 
 from house import Measured, call
 
-# The first look is after 30 s.
-LONGEST_S = 120
+# The first look is after 30 s, which is enough on a quiet machine. On a busy one, the load generator
+# is late by turns, and its lateness drifts: there the run needs minutes.
+FIRST_LOOK_S = 30
+LONGEST_S = 400
 
 # Each datagram is late by a random time, which is far more than the delay by any neighbour of this
 # machine. So the median is soon known, and does not drift.
@@ -37,12 +39,12 @@ def test_a_run_ends_when_its_interval_is_narrow_enough(tmp_path: Path) -> None:
     said = call("run", plan, "-o", out, timeout=LONGEST_S + 60)
     # 1 where this machine is too busy for its run to be trusted.
     assert said.returncode in (0, 1), said.stderr
-    assert "until: p50 after 30 s: echo within " in said.stderr, said.stderr
+    assert f"until: p50 after {FIRST_LOOK_S} s: echo " in said.stderr, said.stderr
     run = Measured(out)
     ((kind, detail),) = run.rows("select kind, detail from events where kind like 'until%'")
     assert kind == "until reached", detail
     verdict = run.verdict()
-    assert 29 <= verdict["measured_ns"] / 1e9 < 0.9 * LONGEST_S
+    assert FIRST_LOOK_S - 1 <= verdict["measured_ns"] / 1e9 < 0.9 * LONGEST_S
     # It was right to end: the final interval is as narrow.
     (median,) = (
         it["p50"] for it in verdict["cells"] if (it["op"], it["latency"]) == ("echo", "response")
