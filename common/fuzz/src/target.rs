@@ -8,7 +8,7 @@ use flurry_core::consensus::{ConsensusParams, MemberId};
 use flurry_core::controller::{Controller, Group, Replica, ReplicaOutput, SnapshotError};
 use flurry_core::id::MonoNs;
 use flurry_core::message::Message;
-use flurry_core::resp::{Limits, Requests};
+use flurry_core::resp::{Command, Limits, Requests};
 use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, HEADER_BYTES};
 use unruly_load::{Answer, Operation, Outgoing, Settings, driver};
 use unruly_plan::{Cluster, Load, Plan, ServiceFile};
@@ -419,7 +419,10 @@ fn commands(stream: &[u8], bytes: usize) -> String {
         input.extend_from_slice(part);
         loop {
             match requests.take(&mut input) {
-                Ok(Some(words)) => ends.push_str(&format!("{} ", words.len().min(9))),
+                Ok(Some(Command::Words(words))) => {
+                    ends.push_str(&format!("{} ", words.len().min(9)));
+                }
+                Ok(Some(Command::TooLong)) => ends.push_str("long "),
                 Ok(None) => break,
                 Err(error) => return ends + &cut(&error.to_string()),
             }

@@ -78,6 +78,11 @@ pub trait StateMachine: Clone + std::fmt::Debug + Send + 'static {
         false
     }
 
+    /// Returns the number of the kind of a state, for a machine whose states are of several kinds.
+    fn kind(&self, _state: &Self::State) -> u32 {
+        0
+    }
+
     /// Returns the memory that a state takes, in bytes, for the limit.
     fn size_bytes(&self, state: &Self::State) -> usize;
 }

@@ -535,6 +535,9 @@ pub struct List {
     pub below: u64,
     /// The number of records to look at; at most [`List::RECORDS_MAX`].
     pub records: u32,
+    /// The kind of the states, as [`crate::machine::StateMachine::kind`] numbers them; `None` for
+    /// all.
+    pub kind: Option<u32>,
 }
 
 impl List {

@@ -218,7 +218,12 @@ impl Told {
             Answer::Number(number) => Self::Number { number: *number },
             Answer::NotANumber => Self::NotANumber,
             Answer::OutOfRange => Self::OutOfRange,
-            Answer::TooLarge | Answer::ForEver => return None,
+            Answer::TooLarge
+            | Answer::ForEver
+            | Answer::WrongKind
+            | Answer::Kind(_)
+            | Answer::Fields(_)
+            | Answer::Several(_) => return None,
         })
     }
 }

@@ -741,7 +741,13 @@ fn operation(dice: &mut Dice, now: u64) -> Operation {
         0..38 => Operation::Get,
         38..55 => Operation::set(value(dice)),
         55..70 => Operation::Increment(i64::try_from(dice.below(9)).unwrap_or(1) + 1),
-        70..76 => Operation::Append(Bytes::from_static(b"7")),
+        70..73 => Operation::Append(Bytes::from_static(b"7")),
+        // What a transaction of a client becomes: nothing comes between its operations.
+        73..76 => Operation::Several(vec![
+            Operation::Append(Bytes::from_static(b"7")),
+            Operation::Get,
+            Operation::Increment(1),
+        ]),
         76..82 => Operation::CompareAndSet {
             expected: dice.chance(500_000).then(|| value(dice)),
             value: value(dice),

@@ -2,17 +2,90 @@
 
 use bytes::Bytes;
 
-use super::{Answer, Condition, ExpireCondition, Lifetime, Operation, Value};
+use super::{
+    Answer, Condition, ExpireCondition, Lifetime, Operation, VALUE_BYTES_MAX, Value, ValueKind,
+    hash,
+};
 use crate::decimal::decimal;
 use crate::id::WallNs;
+use crate::machine::Malformed;
 
-/// Executes an operation on a value that has not ended. Returns the new value and the answer.
+const BITS_PER_BYTE: usize = 8;
+
+/// The most bytes of the answers to one operation, so that they fit a message.
+const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX;
+
+/// What an operation leaves: the new value, and the answer.
+type Executed = (Option<Value>, Answer);
+
+/// Executes an operation on a value that has not ended.
+///
+/// # Errors
+///
+/// [`Malformed`] when the value is no value of its kind.
 pub(super) fn execute(
     live: Option<&Value>,
     operation: Operation,
     at: WallNs,
     value_bytes_max: usize,
-) -> (Option<Value>, Answer) {
+) -> Result<Executed, Malformed> {
+    let found = live.map(|it| it.kind);
+    let needed = match &operation {
+        Operation::Hash(_) => Some(ValueKind::Hash),
+        other if other.needs_string() => Some(ValueKind::Text),
+        _ => None,
+    };
+    if needed.is_some() && found.is_some() && needed != found {
+        return Ok((live.cloned(), Answer::WrongKind));
+    }
+    match operation {
+        Operation::Hash(operation) => {
+            let (state, answer) = hash::execute(live, operation, value_bytes_max)?;
+            if answer.size_bytes() > ANSWER_BYTES_MAX {
+                return Ok((live.cloned(), Answer::TooLarge));
+            }
+            Ok((state, answer))
+        }
+        Operation::Several(all) => several(live, all, at, value_bytes_max),
+        Operation::IfEqual { expected, then } => match live {
+            Some(value) if value.bytes == expected => execute(live, *then, at, value_bytes_max),
+            _ => Ok((live.cloned(), Answer::NotStored)),
+        },
+        other => Ok(on_string(live, other, at, value_bytes_max)),
+    }
+}
+
+/// Executes operations one after another. The value stays as it was if their answers are too long.
+fn several(
+    live: Option<&Value>,
+    all: Vec<Operation>,
+    at: WallNs,
+    value_bytes_max: usize,
+) -> Result<Executed, Malformed> {
+    let mut state = live.cloned();
+    let mut answers = Vec::with_capacity(all.len());
+    let mut bytes = 0;
+    for operation in all {
+        // An operation before may have left a value that has ended already.
+        let found = state.as_ref().filter(|it| !it.has_ended(at));
+        let (after, answer) = execute(found, operation, at, value_bytes_max)?;
+        bytes += answer.size_bytes();
+        if bytes > ANSWER_BYTES_MAX {
+            return Ok((live.cloned(), Answer::TooLarge));
+        }
+        state = after;
+        answers.push(answer);
+    }
+    Ok((state, Answer::Several(answers)))
+}
+
+/// Executes an operation on a string, or one that every value has.
+fn on_string(
+    live: Option<&Value>,
+    operation: Operation,
+    at: WallNs,
+    value_bytes_max: usize,
+) -> Executed {
     let kept = live.cloned();
     match operation {
         Operation::Get => {
@@ -30,16 +103,7 @@ pub(super) fn execute(
         Operation::Delete { counted: false } => (None, Answer::Stored),
         Operation::Delete { counted: true } => (None, Answer::Number(i64::from(live.is_some()))),
         Operation::Increment(by) => increment(kept, by),
-        Operation::Append(more) => {
-            let old = live.map_or(&[][..], |value| &value.bytes);
-            if old.len() + more.len() > value_bytes_max {
-                return (kept, Answer::TooLarge);
-            }
-            let bytes = Bytes::from([old, &more].concat());
-            let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-            let expires_at = live.and_then(|value| value.expires_at);
-            (Some(Value { bytes, expires_at }), Answer::Number(length))
-        }
+        Operation::Append(more) => append(kept, &more, value_bytes_max),
         Operation::CompareAndSet { expected, value } => {
             let wanted = live.map(|value| &value.bytes) == expected.as_ref();
             let expires_at = live.and_then(|value| value.expires_at);
@@ -55,9 +119,9 @@ pub(super) fn execute(
                 Lifetime::Until(end) => end,
                 Lifetime::Kept => live.and_then(|value| value.expires_at),
             };
-            let old = told(live);
+            let old = returns_old.then(|| told(live));
             let (state, answer) = replace(kept, condition.holds(live), value, expires_at);
-            (state, if returns_old { old } else { answer })
+            (state, old.unwrap_or(answer))
         }
         Operation::Take => (None, told(live)),
         Operation::Expire {
@@ -79,7 +143,68 @@ pub(super) fn execute(
             (kept, answer)
         }
         Operation::SetRange { offset, value } => set_range(kept, offset, &value, value_bytes_max),
+        Operation::Kind => {
+            let answer = live.map_or(Answer::NotFound, |value| Answer::Kind(value.kind));
+            (kept, answer)
+        }
+        Operation::SetBit { offset, on } => set_bit(kept, offset, on, value_bytes_max),
+        Operation::Prolong { by_ns } => prolong(kept, by_ns, at),
+        Operation::Hash(_) | Operation::Several(_) | Operation::IfEqual { .. } => {
+            unreachable!("executed by the caller")
+        }
     }
+}
+
+/// Returns a string with these bytes that ends when the value would have.
+fn rewritten(live: Option<&Value>, bytes: Bytes) -> Value {
+    Value {
+        kind: ValueKind::Text,
+        bytes,
+        expires_at: live.and_then(|value| value.expires_at),
+    }
+}
+
+fn append(kept: Option<Value>, more: &[u8], value_bytes_max: usize) -> Executed {
+    let old = kept.as_ref().map_or(&[][..], |value| &value.bytes);
+    if old.len() + more.len() > value_bytes_max {
+        return (kept, Answer::TooLarge);
+    }
+    let bytes = Bytes::from([old, more].concat());
+    let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    (
+        Some(rewritten(kept.as_ref(), bytes)),
+        Answer::Number(length),
+    )
+}
+
+fn set_bit(kept: Option<Value>, offset: u32, on: bool, value_bytes_max: usize) -> Executed {
+    let place = usize::try_from(offset).unwrap_or(usize::MAX);
+    let (index, mask) = (place / BITS_PER_BYTE, 0x80_u8 >> (place % BITS_PER_BYTE));
+    if index >= value_bytes_max {
+        return (kept, Answer::TooLarge);
+    }
+    let held = kept.as_ref().map_or(&[][..], |value| &value.bytes);
+    let mut bytes = held.to_vec();
+    bytes.resize(bytes.len().max(index + 1), 0);
+    let was = bytes[index] & mask != 0;
+    bytes[index] = if on {
+        bytes[index] | mask
+    } else {
+        bytes[index] & !mask
+    };
+    let value = rewritten(kept.as_ref(), bytes.into());
+    (Some(value), Answer::Number(i64::from(was)))
+}
+
+/// Moves the time at which a value ends. Answers 1, or 0 if it never ends or does not exist.
+fn prolong(kept: Option<Value>, by_ns: i64, now: WallNs) -> Executed {
+    let end = kept.as_ref().and_then(|value| value.expires_at);
+    let Some(end) = end else {
+        return (kept, Answer::Number(0));
+    };
+    let end = WallNs(end.0.saturating_add(by_ns));
+    let (state, done) = expire(kept, Some(end), ExpireCondition::Always, now);
+    (state, Answer::Number(i64::from(done)))
 }
 
 impl Condition {
@@ -142,12 +267,7 @@ fn expire(
     )
 }
 
-fn set_range(
-    kept: Option<Value>,
-    offset: u32,
-    part: &[u8],
-    value_bytes_max: usize,
-) -> (Option<Value>, Answer) {
+fn set_range(kept: Option<Value>, offset: u32, part: &[u8], value_bytes_max: usize) -> Executed {
     let length = kept.as_ref().map_or(0, |value| value.bytes.len());
     let number = |length: usize| Answer::Number(i64::try_from(length).unwrap_or(i64::MAX));
     if part.is_empty() {
@@ -172,11 +292,7 @@ fn set_range(
     );
     bytes[begin..end].copy_from_slice(part);
     let answer = number(bytes.len());
-    let value = Value {
-        bytes: bytes.into(),
-        expires_at: kept.and_then(|value| value.expires_at),
-    };
-    (Some(value), answer)
+    (Some(rewritten(kept.as_ref(), bytes.into())), answer)
 }
 
 fn replace(
@@ -184,15 +300,21 @@ fn replace(
     wanted: bool,
     bytes: Bytes,
     expires_at: Option<WallNs>,
-) -> (Option<Value>, Answer) {
+) -> Executed {
     if wanted {
-        (Some(Value { bytes, expires_at }), Answer::Stored)
+        let kind = ValueKind::Text;
+        let value = Value {
+            kind,
+            bytes,
+            expires_at,
+        };
+        (Some(value), Answer::Stored)
     } else {
         (kept, Answer::NotStored)
     }
 }
 
-fn increment(kept: Option<Value>, by: i64) -> (Option<Value>, Answer) {
+fn increment(kept: Option<Value>, by: i64) -> Executed {
     let text = kept.as_ref().map_or(&b"0"[..], |value| &value.bytes);
     let Some(number) = decimal(text) else {
         return (kept, Answer::NotANumber);
@@ -200,11 +322,167 @@ fn increment(kept: Option<Value>, by: i64) -> (Option<Value>, Answer) {
     match number.checked_add(by) {
         None => (kept, Answer::OutOfRange),
         Some(sum) => {
-            let value = Value {
-                bytes: Bytes::from(sum.to_string()),
-                expires_at: kept.and_then(|value| value.expires_at),
-            };
+            let value = rewritten(kept.as_ref(), Bytes::from(sum.to_string()));
             (Some(value), Answer::Number(sum))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::KeyValue;
+    use super::*;
+    use crate::machine::{Access, StateMachine as _};
+
+    fn bytes(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    fn value(text: &'static str) -> Answer {
+        Answer::Value(bytes(text))
+    }
+
+    fn if_equal(expected: &'static str, then: Operation) -> Operation {
+        Operation::IfEqual {
+            expected: bytes(expected),
+            then: Box::new(then),
+        }
+    }
+
+    fn until(text: &'static str, end: i64) -> Operation {
+        Operation::Set {
+            value: bytes(text),
+            expires_at: Some(WallNs(end)),
+            condition: Condition::Always,
+        }
+    }
+
+    /// Executes operations on one key, each at its time. Returns their answers.
+    fn run(operations: Vec<(i64, Operation)>) -> Vec<Answer> {
+        let machine = KeyValue::default();
+        let mut state = None;
+        let step = |(at, operation): (i64, Operation)| {
+            let written = operation.encode();
+            assert_eq!(Operation::decode(&written), Ok(operation));
+            let applied = machine.apply(state.as_ref(), &written, WallNs(at)).unwrap();
+            state = applied.state;
+            Answer::decode(applied.answer).unwrap()
+        };
+        operations.into_iter().map(step).collect()
+    }
+
+    #[test]
+    fn several_operations_see_each_other_and_each_is_answered() {
+        let several = Operation::Several(vec![
+            Operation::Increment(4),
+            Operation::Get,
+            Operation::Append(bytes("x")),
+            Operation::Increment(1),
+            // It ends at once, so nothing is left for the next one.
+            until("v", 5),
+            Operation::Get,
+        ]);
+        assert_eq!(several.access(), Access::Update);
+        let told = run(vec![(5, several), (5, Operation::Get)]);
+        let wanted = Answer::Several(vec![
+            Answer::Number(4),
+            value("4"),
+            Answer::Number(2),
+            Answer::NotANumber,
+            Answer::Stored,
+            Answer::NotFound,
+        ]);
+        assert_eq!(told, [wanted, Answer::NotFound]);
+        let reads = Operation::Several(vec![Operation::Get, Operation::Kind]);
+        assert_eq!(reads.access(), Access::Read);
+    }
+
+    #[test]
+    fn several_operations_whose_answers_fit_no_message_change_nothing() {
+        let long = Bytes::from(vec![7; ANSWER_BYTES_MAX / 2]);
+        let told = run(vec![
+            (1, Operation::set(long)),
+            (
+                1,
+                Operation::Several(vec![
+                    Operation::Get,
+                    Operation::Append(bytes("x")),
+                    Operation::Get,
+                ]),
+            ),
+            (1, Operation::Append(bytes(""))),
+        ]);
+        let unchanged = i64::try_from(ANSWER_BYTES_MAX / 2).unwrap();
+        assert_eq!(told[1..], [Answer::TooLarge, Answer::Number(unchanged)]);
+    }
+
+    #[test]
+    fn an_operation_on_a_condition_is_done_for_the_expected_value_alone() {
+        let delete = || Operation::Delete { counted: true };
+        let told = run(vec![
+            (1, if_equal("v", delete())),
+            (1, Operation::set(bytes("w"))),
+            (1, if_equal("v", delete())),
+            (1, if_equal("w", Operation::Increment(1))),
+            (1, if_equal("w", delete())),
+            (1, Operation::Get),
+        ]);
+        let wanted = [
+            Answer::NotStored,
+            Answer::Stored,
+            Answer::NotStored,
+            Answer::NotANumber,
+            Answer::Number(1),
+            Answer::NotFound,
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_value_lives_longer_by_so_much_and_one_that_never_ends_is_left() {
+        let prolong = |by_ns| Operation::Prolong { by_ns };
+        let told = run(vec![
+            (1, prolong(5)),
+            (1, until("v", 10)),
+            (9, prolong(5)),
+            (14, Operation::Expiry),
+            (14, Operation::set(bytes("v"))),
+            (14, prolong(5)),
+            (14, Operation::Expiry),
+            (14, until("v", 20)),
+            (15, prolong(-5)),
+            (15, Operation::Get),
+        ]);
+        let (no, yes) = (Answer::Number(0), Answer::Number(1));
+        assert_eq!(told[0], no);
+        assert_eq!(told[2..4], [yes.clone(), Answer::Number(15)]);
+        assert_eq!(told[5..7], [no, Answer::ForEver]);
+        assert_eq!(told[8..], [yes, Answer::NotFound]);
+    }
+
+    #[test]
+    fn a_bit_is_set_with_zeros_before_it_and_not_beyond_the_limit() {
+        let bit = |offset, on| Operation::SetBit { offset, on };
+        let beyond = u32::try_from(VALUE_BYTES_MAX * BITS_PER_BYTE).unwrap();
+        let told = run(vec![
+            (1, bit(9, true)),
+            (1, bit(9, false)),
+            (1, bit(7, true)),
+            (1, Operation::Get),
+            (1, bit(beyond, true)),
+        ]);
+        assert_eq!(told[..3], [0, 1, 0].map(Answer::Number));
+        assert_eq!(told[3..], [value("\x01\0"), Answer::TooLarge]);
+    }
+
+    #[test]
+    fn operations_are_nested_up_to_a_depth() {
+        let nested = |depth| {
+            (0..depth).fold(Operation::Get, |operation, _| {
+                Operation::Several(vec![operation])
+            })
+        };
+        assert!(Operation::decode(&nested(3).encode()).is_ok());
+        assert!(Operation::decode(&nested(4).encode()).is_err());
     }
 }

@@ -1,6 +1,8 @@
-//! The first state machine: a value for each key, with expiry, counters and conditions.
+//! The first state machine: a string or a hash for each key, with expiry, counters and conditions.
 
+mod coding;
 mod execute;
+mod hash;
 mod operation;
 
 use bytes::Bytes;
@@ -9,18 +11,37 @@ use prost::Message as _;
 use crate::id::{Key, WallNs};
 use crate::machine::{Access, Applied, Malformed, StateMachine};
 use crate::wire::body;
+pub use hash::{Field, HashOperation, fields};
 pub use operation::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 
 /// The most bytes of a value, which fits a TCP frame together with its key and envelope.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 
+/// The kind of a value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum ValueKind {
+    /// Bytes.
+    #[default]
+    Text,
+    /// Fields with a value each, as [`fields`] reads them.
+    Hash,
+}
+
 /// A value and the time at which it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Value {
+    /// The kind.
+    pub kind: ValueKind,
     /// The bytes.
     pub bytes: Bytes,
     /// The owner's time at which it ends.
     pub expires_at: Option<WallNs>,
+}
+
+impl Value {
+    fn has_ended(&self, at: WallNs) -> bool {
+        self.expires_at.is_some_and(|end| end <= at)
+    }
 }
 
 /// The key-value machine.
@@ -50,16 +71,11 @@ impl KeyValue {
     /// that it was done, so the machine must refuse an impossible one before.
     fn read(&self, operation: &[u8]) -> Result<Operation, Malformed> {
         let operation = Operation::decode(operation)?;
-        match &operation {
-            Operation::Set { value, .. }
-            | Operation::CompareAndSet { value, .. }
-            | Operation::Exchange { value, .. }
-                if value.len() > self.value_bytes_max =>
-            {
-                Err(Malformed(format!("its value has {} bytes", value.len())))
-            }
-            _ => Ok(operation),
+        let longest = operation.longest();
+        if longest > self.value_bytes_max {
+            return Err(Malformed(format!("its value has {longest} bytes")));
         }
+        Ok(operation)
     }
 }
 
@@ -80,7 +96,7 @@ impl StateMachine for KeyValue {
         // Expired by the owner's own time, so that every replica decides alike.
         let live = state.filter(|value| !self.has_ended(value, at));
         let access = operation.access();
-        let (state, answer) = execute::execute(live, operation, at, self.value_bytes_max);
+        let (state, answer) = execute::execute(live, operation, at, self.value_bytes_max)?;
         debug_assert!(
             access != Access::Read || state.as_ref() == live,
             "replicas that answer no read would have another state than one that does"
@@ -111,6 +127,7 @@ impl StateMachine for KeyValue {
             value: state.bytes.clone(),
             expires_at_ns: state.expires_at.map(|at| at.0),
             condition: 0,
+            kind: state.kind.number(),
         }
         .encode_to_vec()
         .into()
@@ -119,13 +136,18 @@ impl StateMachine for KeyValue {
     fn restore(&self, snapshot: &[u8]) -> Result<Value, Malformed> {
         let set = body::Set::decode(snapshot).map_err(|error| Malformed(error.to_string()))?;
         Ok(Value {
+            kind: ValueKind::of_number(set.kind)?,
             bytes: set.value,
             expires_at: set.expires_at_ns.map(WallNs),
         })
     }
 
     fn has_ended(&self, state: &Value, at: WallNs) -> bool {
-        state.expires_at.is_some_and(|end| end <= at)
+        state.has_ended(at)
+    }
+
+    fn kind(&self, state: &Value) -> u32 {
+        state.kind.number()
     }
 
     fn size_bytes(&self, state: &Value) -> usize {
@@ -143,6 +165,7 @@ mod tests {
     fn a_value_grows_up_to_the_limit_and_no_further() {
         let machine = KeyValue::with_values_up_to(LIMIT);
         let nearly = Value {
+            kind: ValueKind::Text,
             bytes: Bytes::from(vec![7; LIMIT - 1]),
             expires_at: None,
         };
@@ -159,6 +182,7 @@ mod tests {
     fn a_value_that_has_ended_is_let_go_by_what_changes_nothing() {
         let machine = KeyValue::default();
         let value = Value {
+            kind: ValueKind::Text,
             bytes: Bytes::from_static(b"v"),
             expires_at: Some(WallNs(10)),
         };

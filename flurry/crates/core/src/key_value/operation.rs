@@ -1,11 +1,11 @@
-//! The operations on a value and their answers, as bytes.
+//! The operations on a value, and their answers.
 
 use bytes::Bytes;
-use prost::Message as _;
 
+use super::ValueKind;
+use super::hash::HashOperation;
 use crate::id::WallNs;
-use crate::machine::{Access, Malformed};
-use crate::wire::body::{self, operation::Kind};
+use crate::machine::Access;
 
 /// An operation on a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +70,33 @@ pub enum Operation {
         /// The bytes of the part; none leave the value as it is.
         value: Bytes,
     },
+    /// Returns the kind of the value.
+    Kind,
+    /// Sets one bit, and returns the old one. Zeros fill the gap before it.
+    SetBit {
+        /// The place of the bit: 0 is the highest bit of the first byte.
+        offset: u32,
+        /// The new bit.
+        on: bool,
+    },
+    /// Moves the time at which the value ends; a value that never ends stays as it is.
+    Prolong {
+        /// The time by which it ends later, in ns.
+        by_ns: i64,
+    },
+    /// Does the operation if the value is the expected one. Otherwise it changes nothing, and
+    /// answers [`Answer::NotStored`].
+    IfEqual {
+        /// The value that the key must have.
+        expected: Bytes,
+        /// The operation.
+        then: Box<Self>,
+    },
+    /// Does the operations one after another, as one: a replica has all of them or none, and
+    /// nothing comes between them. Answers each of them.
+    Several(Vec<Self>),
+    /// An operation on the fields of a hash.
+    Hash(HashOperation),
 }
 
 /// The lifetime of a new value.
@@ -132,45 +159,14 @@ pub enum Answer {
     TooLarge,
     /// There is a value, and it never ends.
     ForEver,
-}
-
-impl Condition {
-    const ALL: [Self; 3] = [Self::Always, Self::Absent, Self::Present];
-
-    fn number(self) -> u32 {
-        self as u32
-    }
-
-    fn of_number(number: u32) -> Result<Self, Malformed> {
-        numbered(&Self::ALL, number)
-    }
-}
-
-impl ExpireCondition {
-    const ALL: [Self; 6] = [
-        Self::Always,
-        Self::Never,
-        Self::Once,
-        Self::Later,
-        Self::Earlier,
-        Self::EarlierOnce,
-    ];
-
-    fn number(self) -> u32 {
-        self as u32
-    }
-
-    fn of_number(number: u32) -> Result<Self, Malformed> {
-        numbered(&Self::ALL, number)
-    }
-}
-
-/// Returns the condition with this number. Conditions are counted from 0 in their order.
-fn numbered<T: Copy>(all: &[T], number: u32) -> Result<T, Malformed> {
-    let found = usize::try_from(number).ok().and_then(|it| all.get(it));
-    found
-        .copied()
-        .ok_or_else(|| Malformed(format!("condition is {number}")))
+    /// The value is of another kind than the operation needs.
+    WrongKind,
+    /// The kind of the value.
+    Kind(ValueKind),
+    /// The fields of a hash, as [`super::fields`] reads them.
+    Fields(Bytes),
+    /// The answers of an [`Operation::Several`], or a value or [`Answer::NotFound`] for each field.
+    Several(Vec<Self>),
 }
 
 impl Operation {
@@ -188,7 +184,9 @@ impl Operation {
     #[must_use]
     pub fn access(&self) -> Access {
         match self {
-            Self::Get | Self::Expiry => Access::Read,
+            Self::Get | Self::Expiry | Self::Kind => Access::Read,
+            Self::Hash(operation) if operation.is_read() => Access::Read,
+            Self::Several(all) if all.iter().all(|it| it.access() == Access::Read) => Access::Read,
             Self::Set {
                 condition: Condition::Always,
                 ..
@@ -198,148 +196,52 @@ impl Operation {
         }
     }
 
-    /// Returns the operation as bytes.
-    #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let kind = match self.clone() {
-            Self::Get => Kind::Get(body::Get {}),
-            Self::Set {
-                value,
-                expires_at,
-                condition,
-            } => Kind::Set(body::Set {
-                value,
-                expires_at_ns: expires_at.map(|at| at.0),
-                condition: condition.number(),
-            }),
-            Self::Delete { counted } => Kind::Delete(body::Delete { counted }),
-            Self::Increment(by) => Kind::Increment(body::Increment { by }),
-            Self::Append(value) => Kind::Append(body::Append { value }),
-            Self::CompareAndSet { expected, value } => {
-                Kind::CompareAndSet(body::CompareAndSet { expected, value })
-            }
-            Self::Exchange {
-                value,
-                lifetime,
-                condition,
-                returns_old,
-            } => Kind::Exchange(body::Exchange {
-                value,
-                expires_at_ns: match lifetime {
-                    Lifetime::Until(at) => at.map(|at| at.0),
-                    Lifetime::Kept => None,
-                },
-                condition: condition.number(),
-                keeps_expiry: lifetime == Lifetime::Kept,
-                returns_old,
-            }),
-            Self::Take => Kind::Take(body::Take {}),
-            Self::Expire {
-                at,
-                condition,
-                returns_value,
-            } => Kind::Expire(body::Expire {
-                at_ns: at.map(|at| at.0),
-                condition: condition.number(),
-                returns_value,
-            }),
-            Self::Expiry => Kind::Expiry(body::Expiry {}),
-            Self::SetRange { offset, value } => Kind::SetRange(body::SetRange { offset, value }),
-        };
-        body::Operation { kind: Some(kind) }.encode_to_vec().into()
+    /// Returns whether the operation needs a value that is a string.
+    pub(super) fn needs_string(&self) -> bool {
+        matches!(
+            self,
+            Self::Get
+                | Self::Increment(_)
+                | Self::Append(_)
+                | Self::CompareAndSet { .. }
+                | Self::Exchange {
+                    returns_old: true,
+                    ..
+                }
+                | Self::Take
+                | Self::Expire {
+                    returns_value: true,
+                    ..
+                }
+                | Self::SetRange { .. }
+                | Self::SetBit { .. }
+                | Self::IfEqual { .. }
+        )
     }
 
-    /// Reads an operation.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] when the bytes are none.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let read = body::Operation::decode(bytes).map_err(|error| Malformed(error.to_string()))?;
-        Ok(match read.kind {
-            Some(Kind::Get(_)) => Self::Get,
-            Some(Kind::Set(set)) => Self::Set {
-                value: set.value,
-                expires_at: set.expires_at_ns.map(WallNs),
-                condition: Condition::of_number(set.condition)?,
-            },
-            Some(Kind::Delete(delete)) => Self::Delete {
-                counted: delete.counted,
-            },
-            Some(Kind::Increment(increment)) => Self::Increment(increment.by),
-            Some(Kind::Append(append)) => Self::Append(append.value),
-            Some(Kind::CompareAndSet(swap)) => Self::CompareAndSet {
-                expected: swap.expected,
-                value: swap.value,
-            },
-            Some(Kind::Exchange(exchange)) => Self::Exchange {
-                value: exchange.value,
-                lifetime: if exchange.keeps_expiry {
-                    Lifetime::Kept
-                } else {
-                    Lifetime::Until(exchange.expires_at_ns.map(WallNs))
-                },
-                condition: Condition::of_number(exchange.condition)?,
-                returns_old: exchange.returns_old,
-            },
-            Some(Kind::Take(_)) => Self::Take,
-            Some(Kind::Expire(expire)) => Self::Expire {
-                at: expire.at_ns.map(WallNs),
-                condition: ExpireCondition::of_number(expire.condition)?,
-                returns_value: expire.returns_value,
-            },
-            Some(Kind::Expiry(_)) => Self::Expiry,
-            Some(Kind::SetRange(range)) => Self::SetRange {
-                offset: range.offset,
-                value: range.value,
-            },
-            None => return Err(Malformed("it is empty".to_owned())),
-        })
+    /// Returns the longest value that the operation writes as it is, in bytes.
+    pub(super) fn longest(&self) -> usize {
+        match self {
+            Self::Set { value, .. }
+            | Self::CompareAndSet { value, .. }
+            | Self::Exchange { value, .. } => value.len(),
+            Self::IfEqual { then, .. } => then.longest(),
+            Self::Several(all) => all.iter().map(Self::longest).max().unwrap_or(0),
+            _ => 0,
+        }
     }
 }
 
 impl Answer {
-    /// Returns the answer as bytes.
+    /// Returns the bytes that the answer takes, about.
     #[must_use]
-    pub fn encode(&self) -> Bytes {
-        let (code, value, number) = match self {
-            Self::Stored => (0, Bytes::new(), 0),
-            Self::Value(value) => (1, value.clone(), 0),
-            Self::NotFound => (2, Bytes::new(), 0),
-            Self::Number(number) => (3, Bytes::new(), *number),
-            Self::NotStored => (4, Bytes::new(), 0),
-            Self::NotANumber => (5, Bytes::new(), 0),
-            Self::OutOfRange => (6, Bytes::new(), 0),
-            Self::TooLarge => (7, Bytes::new(), 0),
-            Self::ForEver => (8, Bytes::new(), 0),
-        };
-        body::Answer {
-            code,
-            value,
-            number,
-        }
-        .encode_to_vec()
-        .into()
-    }
-
-    /// Reads an answer.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`] when the bytes are none.
-    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
-        let read = body::Answer::decode(bytes).map_err(|error| Malformed(error.to_string()))?;
-        Ok(match read.code {
-            0 => Self::Stored,
-            1 => Self::Value(read.value),
-            2 => Self::NotFound,
-            3 => Self::Number(read.number),
-            4 => Self::NotStored,
-            5 => Self::NotANumber,
-            6 => Self::OutOfRange,
-            7 => Self::TooLarge,
-            8 => Self::ForEver,
-            other => return Err(Malformed(format!("answer code is {other}"))),
-        })
+    pub fn size_bytes(&self) -> usize {
+        const EMPTY: usize = 16;
+        EMPTY
+            + match self {
+                Self::Value(bytes) | Self::Fields(bytes) => bytes.len(),
+                Self::Several(all) => all.iter().map(Self::size_bytes).sum(),
+                _ => 0,
+            }
     }
 }

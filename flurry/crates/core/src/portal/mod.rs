@@ -491,11 +491,29 @@ impl Portal {
     /// Checks that one more operation is within the bounds. A read leaves nothing behind, so that
     /// writes which a replica lacks do not hold it up.
     fn has_room(&self, access: Access, bytes: usize) -> Result<(), SubmitError> {
-        let open = self.deadlines.len();
-        let writes = access != Access::Read && !planted(Bug::UnboundedBacklog);
-        let operations = if writes { self.held() } else { open };
-        if operations >= self.params.operations_max {
-            return Err(SubmitError::Busy(operations));
+        let reads = access == Access::Read || planted(Bug::UnboundedBacklog);
+        self.has_room_for(1, !reads, bytes)
+    }
+
+    /// Checks that so many more operations are within the bounds. If some are writes, `bytes` are
+    /// those of the writes.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError::Busy`] and [`SubmitError::Full`], as for a submission.
+    pub fn has_room_for(
+        &self,
+        operations: usize,
+        writes: bool,
+        bytes: usize,
+    ) -> Result<(), SubmitError> {
+        let held = if writes {
+            self.held()
+        } else {
+            self.deadlines.len()
+        };
+        if held + operations > self.params.operations_max {
+            return Err(SubmitError::Busy(held));
         }
         let held = self.unstable.bytes();
         if writes && held > 0 && held + bytes > self.params.bytes_max {

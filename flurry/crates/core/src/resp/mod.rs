@@ -4,4 +4,4 @@ mod reply;
 mod request;
 
 pub use reply::{Reply, Version, error};
-pub use request::{Limits, ProtocolError, Requests};
+pub use request::{Command, Limits, ProtocolError, Requests};

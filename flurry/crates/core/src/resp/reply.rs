@@ -27,6 +27,8 @@ pub enum Reply {
     Bulk(Bytes),
     /// No value, where bytes are possible.
     Null,
+    /// No array, where one is possible.
+    NullArray,
     /// Several replies.
     Array(Vec<Self>),
     /// Names and their values; in version 2 an array of both in turn.
@@ -56,6 +58,10 @@ impl Reply {
             }
             Self::Null => out.put_slice(match version {
                 Version::Two => b"$-1\r\n",
+                Version::Three => b"_\r\n",
+            }),
+            Self::NullArray => out.put_slice(match version {
+                Version::Two => b"*-1\r\n",
                 Version::Three => b"_\r\n",
             }),
             Self::Array(replies) => {
@@ -124,6 +130,8 @@ mod tests {
         assert_eq!(both(Reply::Bulk(Bytes::new())), alike("$0\r\n\r\n"));
         let null = ("$-1\r\n".to_owned(), "_\r\n".to_owned());
         assert_eq!(both(Reply::Null), null);
+        let null = ("*-1\r\n".to_owned(), "_\r\n".to_owned());
+        assert_eq!(both(Reply::NullArray), null);
         let map = Reply::Map(vec![(Reply::text("a"), Reply::Array(vec![Reply::Null]))]);
         assert_eq!(
             both(map),

@@ -48,6 +48,19 @@ impl Limits {
 /// The most bytes of a line that is no bulk string: an inline command or a length.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// The longest word that is skipped because it is too long, in bytes; a longer one ends the stream.
+/// Redis takes none that are longer.
+const SKIPPED_BYTES_MAX: usize = 512 << 20;
+
+/// A command of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Its words.
+    Words(Vec<Bytes>),
+    /// A word had more bytes than [`Limits::word_bytes_max`] and was skipped. The stream goes on.
+    TooLong,
+}
+
 /// The reason why the rest of a stream cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
@@ -88,6 +101,10 @@ pub struct Requests {
     words: Vec<Bytes>,
     /// The bytes of the words that have arrived.
     bytes: usize,
+    /// The bytes that are still to be skipped, which belong to a word that is too long.
+    skipped: usize,
+    /// True if a word of the command was too long.
+    too_long: bool,
     limits: Limits,
 }
 
@@ -99,6 +116,8 @@ impl Requests {
             missing: 0,
             words: Vec::new(),
             bytes: 0,
+            skipped: 0,
+            too_long: false,
             limits,
         }
     }
@@ -119,12 +138,23 @@ impl Requests {
     /// # Errors
     ///
     /// [`ProtocolError`], after which nothing more can be read.
-    pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Vec<Bytes>>, ProtocolError> {
+    pub fn take(&mut self, input: &mut BytesMut) -> Result<Option<Command>, ProtocolError> {
         loop {
+            if self.skipped > 0 {
+                let arrived = self.skipped.min(input.len());
+                input.advance(arrived);
+                self.skipped -= arrived;
+                if self.skipped > 0 {
+                    return Ok(None);
+                }
+            }
             assert!(
-                self.missing > 0 || (self.words.is_empty() && self.bytes == 0),
+                self.missing > 0 || self.too_long || (self.words.is_empty() && self.bytes == 0),
                 "nothing is left of a command that was taken"
             );
+            if self.missing == 0 && self.too_long {
+                return Ok(Some(self.whole()));
+            }
             if self.missing > 0 {
                 let Some(word) = self.bulk(input)? else {
                     return Ok(None);
@@ -139,9 +169,8 @@ impl Requests {
                     self.bytes >= self.words.len() * WORD_BYTES,
                     "each word counts what keeps it, also an empty one"
                 );
-                if self.missing == 0 {
-                    self.bytes = 0;
-                    return Ok(Some(std::mem::take(&mut self.words)));
+                if self.missing == 0 && self.skipped == 0 {
+                    return Ok(Some(self.whole()));
                 }
                 continue;
             }
@@ -168,14 +197,27 @@ impl Requests {
                     };
                     let words = inline(&line).ok_or(ProtocolError::Quotes)?;
                     if !words.is_empty() {
-                        return Ok(Some(words));
+                        return Ok(Some(Command::Words(words)));
                     }
                 }
             }
         }
     }
 
-    fn bulk(&self, input: &mut BytesMut) -> Result<Option<Bytes>, ProtocolError> {
+    /// Returns the command whose last word has arrived.
+    fn whole(&mut self) -> Command {
+        self.bytes = 0;
+        let words = std::mem::take(&mut self.words);
+        if std::mem::take(&mut self.too_long) {
+            Command::TooLong
+        } else {
+            Command::Words(words)
+        }
+    }
+
+    /// Removes the next word. One that is too long becomes an empty one, whose bytes are skipped as
+    /// they arrive.
+    fn bulk(&mut self, input: &mut BytesMut) -> Result<Option<Bytes>, ProtocolError> {
         let Some(end) = input
             .iter()
             .take(LINE_BYTES_MAX)
@@ -193,15 +235,19 @@ impl Requests {
         let length = decimal(&input[1..end])
             .and_then(|length| usize::try_from(length).ok())
             .ok_or(ProtocolError::Length)?;
-        if length > self.limits.word_bytes_max {
-            return Err(if self.limits.stranger {
-                ProtocolError::LengthOfStranger
-            } else {
-                ProtocolError::Length
-            });
-        }
         // The line's end, the word, and its end.
         let begin = end + 2;
+        if length > self.limits.word_bytes_max {
+            if self.limits.stranger {
+                return Err(ProtocolError::LengthOfStranger);
+            }
+            if length > SKIPPED_BYTES_MAX {
+                return Err(ProtocolError::Length);
+            }
+            self.too_long = true;
+            self.skipped = begin + length + 2;
+            return Ok(Some(Bytes::new()));
+        }
         if input.len() < begin + length + 2 {
             return Ok(None);
         }
@@ -367,6 +413,15 @@ mod tests {
     }
 
     fn cut(stream: &[u8], bytes: usize) -> (Words, Option<ProtocolError>) {
+        let (found, error) = commands(stream, bytes);
+        let words = |command| match command {
+            Command::Words(words) => words,
+            Command::TooLong => panic!("a word is too long"),
+        };
+        (found.into_iter().map(words).collect(), error)
+    }
+
+    fn commands(stream: &[u8], bytes: usize) -> (Vec<Command>, Option<ProtocolError>) {
         let mut requests = Requests::new(Limits::with_words_up_to(MAX));
         let mut input = BytesMut::new();
         let mut found = Vec::new();
@@ -416,7 +471,7 @@ mod tests {
     fn what_is_no_command_ends_the_stream_with_its_reason() {
         let long = [b"*".as_slice(), &[b'1'; LINE_BYTES_MAX]].concat();
         let text = vec![b'a'; LINE_BYTES_MAX];
-        let large = format!("*1\r\n${}\r\n", MAX + 1);
+        let large = format!("*1\r\n${}\r\n", SKIPPED_BYTES_MAX + 1);
         for (stream, wanted) in [
             (&b"*x\r\n"[..], ProtocolError::Count),
             (b"*2147483648\r\n", ProtocolError::Count),
@@ -437,5 +492,24 @@ mod tests {
             (before, after),
             (words(&[&["PING"]]), Some(ProtocolError::NotBulk('!')))
         );
+    }
+
+    #[test]
+    fn a_word_that_is_too_long_is_skipped_and_the_stream_goes_on() {
+        let word = "v".repeat(MAX + 1);
+        let set = format!("*3\r\n$3\r\nSET\r\n${}\r\n{word}\r\n$1\r\nk\r\n", MAX + 1);
+        let last = format!("*2\r\n$3\r\nGET\r\n${}\r\n{word}\r\n", MAX + 1);
+        let ping = "*1\r\n$4\r\nPING\r\n";
+        let stream = [&set, ping, &last, ping].concat();
+        let pinged = || Command::Words(words(&[&["PING"]]).remove(0));
+        let wanted = vec![Command::TooLong, pinged(), Command::TooLong, pinged()];
+        for bytes in [1, 7, 64, stream.len()] {
+            assert_eq!(commands(stream.as_bytes(), bytes), (wanted.clone(), None));
+        }
+        // Nothing of it is kept meanwhile.
+        let mut requests = Requests::new(Limits::with_words_up_to(MAX));
+        let mut input = BytesMut::from(&set.as_bytes()[..MAX]);
+        assert_eq!(requests.take(&mut input), Ok(None));
+        assert!(input.is_empty());
     }
 }

@@ -55,7 +55,10 @@ impl<M: StateMachine> Server<M> {
             let listed = match &record.state {
                 Some(state) => {
                     let ended = self.machine.has_ended(state, question.at);
-                    ended == question.ended && self.is_first_of(&config, key)
+                    let fits = |kind| kind == self.machine.kind(state);
+                    ended == question.ended
+                        && question.kind.is_none_or(fits)
+                        && self.is_first_of(&config, key)
                 }
                 // Another replica may have forgotten it already, so each replica lists its own.
                 None => question.ended && earlier(record.version),

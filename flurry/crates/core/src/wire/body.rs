@@ -640,6 +640,9 @@ pub struct List {
     /// Every replica has the owner's writes up to this one.
     #[prost(uint64, tag = "7")]
     pub stable: u64,
+    /// Only values of this kind; absent are all. The machine numbers its kinds.
+    #[prost(uint32, optional, tag = "8")]
+    pub kind: ::core::option::Option<u32>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Listed {
@@ -661,14 +664,14 @@ pub struct Listed {
 pub struct UseStream {
 }
 /// The operations of the key-value machine.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
 pub mod operation {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         #[prost(message, tag = "1")]
         Get(super::Get),
@@ -692,6 +695,26 @@ pub mod operation {
         Expiry(super::Expiry),
         #[prost(message, tag = "11")]
         SetRange(super::SetRange),
+        #[prost(message, tag = "12")]
+        KindOf(super::ValueKind),
+        #[prost(message, tag = "13")]
+        SetBit(super::SetBit),
+        #[prost(message, tag = "14")]
+        Prolong(super::Prolong),
+        #[prost(message, tag = "15")]
+        IfEqual(::prost::alloc::boxed::Box<super::IfEqual>),
+        #[prost(message, tag = "16")]
+        Several(super::Several),
+        #[prost(message, tag = "17")]
+        HashSet(super::HashSet),
+        #[prost(message, tag = "18")]
+        HashGet(super::HashGet),
+        #[prost(message, tag = "19")]
+        HashAll(super::HashAll),
+        #[prost(message, tag = "20")]
+        HashDelete(super::HashDelete),
+        #[prost(message, tag = "21")]
+        HashIncrement(super::HashIncrement),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -707,6 +730,9 @@ pub struct Set {
     /// 0 always, 1 only when there is no value, 2 only when there is one.
     #[prost(uint32, tag = "3")]
     pub condition: u32,
+    /// In a snapshot only: 0 a string, 1 a hash, whose bytes are Fields.
+    #[prost(uint32, tag = "4")]
+    pub kind: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Delete {
@@ -774,15 +800,91 @@ pub struct SetRange {
     #[prost(bytes = "bytes", tag = "2")]
     pub value: ::prost::bytes::Bytes,
 }
-/// An answer of the key-value machine.
+/// Is the value a string or a hash?
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ValueKind {
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetBit {
+    /// 0 is the highest bit of the first byte.
+    #[prost(uint32, tag = "1")]
+    pub offset: u32,
+    #[prost(bool, tag = "2")]
+    pub on: bool,
+}
+/// A value that ends, ends so much later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Prolong {
+    #[prost(sint64, tag = "1")]
+    pub by_ns: i64,
+}
+/// Does the operation if the value is the expected one; otherwise the condition is not met.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct IfEqual {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub expected: ::prost::bytes::Bytes,
+    #[prost(message, optional, boxed, tag = "2")]
+    pub then: ::core::option::Option<::prost::alloc::boxed::Box<Operation>>,
+}
+/// Does the operations one after another, all or none of them. The answer has an answer to each.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Several {
+    #[prost(message, repeated, tag = "1")]
+    pub operations: ::prost::alloc::vec::Vec<Operation>,
+}
+/// The state of a hash, in the order in which the fields were added.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Fields {
+    #[prost(message, repeated, tag = "1")]
+    pub fields: ::prost::alloc::vec::Vec<Field>,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Field {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub name: ::prost::bytes::Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: ::prost::bytes::Bytes,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct HashSet {
+    #[prost(message, repeated, tag = "1")]
+    pub fields: ::prost::alloc::vec::Vec<Field>,
+    /// Leave fields that exist as they are.
+    #[prost(bool, tag = "2")]
+    pub only_absent: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashGet {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashAll {
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashDelete {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub names: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashIncrement {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub name: ::prost::bytes::Bytes,
+    #[prost(sint64, tag = "2")]
+    pub by: i64,
+}
+/// An answer of the key-value machine.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {
     /// 0 stored, 1 value, 2 not found, 3 number, 4 condition not met, 5 not a number, 6 out of range, 7 too large,
-    /// 8 a value that never ends.
+    /// 8 a value that never ends, 9 a value of another kind, 10 the kind of the value (number: 0 a string, 1 a hash),
+    /// 11 the fields of a hash (value: Fields), 12 several answers.
     #[prost(uint32, tag = "1")]
     pub code: u32,
     #[prost(bytes = "bytes", tag = "2")]
     pub value: ::prost::bytes::Bytes,
     #[prost(sint64, tag = "3")]
     pub number: i64,
+    #[prost(message, repeated, tag = "4")]
+    pub answers: ::prost::alloc::vec::Vec<Answer>,
 }

@@ -5,7 +5,7 @@
 //! covers every byte behind it. Each number that names something is checked where it is used. The
 //! layout is in `flurry/schema/wire.md`.
 
-#[allow(missing_docs, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
+#[allow(missing_docs, clippy::use_self, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
 #[rustfmt::skip]
 pub mod body;
 mod bounds;

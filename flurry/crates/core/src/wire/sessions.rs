@@ -131,6 +131,7 @@ pub(super) fn put_list(list: &List) -> body::List {
         below: list.below,
         records: list.records,
         stable: list.stable.0,
+        kind: list.kind,
     }
 }
 
@@ -143,6 +144,7 @@ pub(super) fn list(read: &body::List) -> Result<List, WireError> {
         ended: read.ended,
         below: read.below,
         records: read.records,
+        kind: read.kind,
     })
 }
 

@@ -21,6 +21,7 @@ fn question(cluster: &Cluster) -> List {
         at: EARLY,
         ended: false,
         below: u64::MAX,
+        kind: None,
         records: List::RECORDS_MAX,
     }
 }

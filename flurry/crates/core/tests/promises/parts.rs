@@ -251,6 +251,7 @@ fn deletions_are_forgotten_in_a_session_that_is_not_used_any_more() {
         at: WallNs(0),
         ended: true,
         below: u64::MAX,
+        kind: None,
         records: 1,
     };
     let now = cluster.now;

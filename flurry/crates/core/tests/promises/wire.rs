@@ -114,6 +114,7 @@ fn what_a_server_says_of_itself_arrives() {
         at: WallNs(-5),
         ended: true,
         below: u64::MAX,
+        kind: Some(1),
         records: 7,
     };
     for control in [

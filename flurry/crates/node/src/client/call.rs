@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use flurry_core::config::Level;
 use flurry_core::id::{DurationNs, MonoNs};
-use flurry_core::key_value::{Answer, Operation};
+use flurry_core::key_value::{Answer, HashOperation, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::Submission;
 
@@ -339,7 +339,10 @@ fn value_bytes(operation: &Operation) -> usize {
         | Operation::Increment(_)
         | Operation::Take
         | Operation::Expire { .. }
-        | Operation::Expiry => 0,
+        | Operation::Expiry
+        | Operation::Kind
+        | Operation::SetBit { .. }
+        | Operation::Prolong { .. } => 0,
         Operation::Set { value, .. }
         | Operation::Append(value)
         | Operation::Exchange { value, .. }
@@ -347,5 +350,15 @@ fn value_bytes(operation: &Operation) -> usize {
         Operation::CompareAndSet { expected, value } => {
             value.len() + expected.as_ref().map_or(0, Bytes::len)
         }
+        Operation::IfEqual { expected, then } => expected.len() + value_bytes(then),
+        Operation::Several(all) => all.iter().map(value_bytes).sum(),
+        Operation::Hash(HashOperation::Set { fields, .. }) => {
+            fields.iter().map(|it| it.name.len() + it.value.len()).sum()
+        }
+        Operation::Hash(HashOperation::Get(names) | HashOperation::Delete(names)) => {
+            names.iter().map(Bytes::len).sum()
+        }
+        Operation::Hash(HashOperation::All) => 0,
+        Operation::Hash(HashOperation::Increment { name, .. }) => name.len(),
     }
 }
