@@ -28,7 +28,7 @@ JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup hook build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	transcripts test-flurry test-seeds test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-today mutations-all e2e-services guidellm kafka opentelemetry chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs site test-site \
+	mutations mutations-today mutations-all e2e-services guidellm kafka opentelemetry redis-clients chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs site test-site \
 	demo check jvm test-jvm
 
 help: ## List the targets
@@ -190,7 +190,7 @@ smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on
 	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" $(E2E)
 
 e2e: export UNRULY_PROGRAMS := $(CURDIR)/$(CHECKED)
-e2e: setup compile $(CHECKER) $(JVM) tools guidellm kafka opentelemetry ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
+e2e: setup compile $(CHECKER) $(JVM) tools guidellm kafka opentelemetry redis-clients ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
 	@code=0; $(PY) -m pytest -q unruly/tests/e2e/test_planted.py || code=1; \
 	$(PY) -m pytest -q -n 3 --dist loadfile $(if $(SMOKED),-k "jvm or not smoke") $(E2E) --ignore unruly/tests/e2e/test_planted.py || code=1; \
 	exit $$code
@@ -203,6 +203,9 @@ kafka: ## Fetch the jars of Apache Kafka, for a test
 
 opentelemetry: ## Install OpenTelemetry for Python, for a test
 	@scripts/tool_environment.sh $(PYTHON) opentelemetry
+
+redis-clients: ## Install Python libraries that use Redis, for a test
+	@scripts/tool_environment.sh $(PYTHON) redis_clients
 
 e2e-services: setup build ## Start Cassandra and Garage once each; the first time they are fetched and built
 	scripts/debian.sh java openjdk-17-jdk-headless

@@ -77,6 +77,38 @@ func use(ctx context.Context, client redis.UniversalClient) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("answers %d, lives on %v\n", len(answers), left > 59*time.Minute)
+	done, err := transact(ctx, client)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("answers %d, lives on %v, transactions %d\n", len(answers), left > 59*time.Minute, done)
 	return nil
+}
+
+// Runs a transaction, and one that depends on a key that it watches. Returns the number of those
+// that were done.
+func transact(ctx context.Context, client redis.UniversalClient) (int, error) {
+	key := "go:{transaction}"
+	if _, err := client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.HSet(ctx, key+":hash", "field", "value")
+		pipe.Set(ctx, key, 1, time.Hour)
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	add := func(tx *redis.Tx) error {
+		value, err := tx.Get(ctx, key).Int()
+		if err != nil {
+			return err
+		}
+		_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Set(ctx, key, value+1, time.Hour)
+			return nil
+		})
+		return err
+	}
+	if err := client.Watch(ctx, add, key); err != nil {
+		return 1, err
+	}
+	return client.Get(ctx, key).Int()
 }

@@ -28,17 +28,24 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 class Gateway:
     """A process of its own, which may be killed."""
 
-    def __init__(self, folder: Path, name: str, *words: str, listen: str = f"{HOST}:0") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *words: str,
+        listen: str = f"{HOST}:0",
+        controller: str = CONTROLLER,
+    ) -> None:
         self.said, self.log = folder / f"{name}.out", folder / f"{name}.log"
-        where = ["--listen", listen, "--controller", CONTROLLER]
+        where = ["--listen", listen, "--controller", controller]
         with self.said.open("wb") as said, self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [FLURRY, "gateway", *where, *words], stdout=said, stderr=log
             )
         wait_for(lambda: "ready" in self.said.read_text() or self.process.poll() is not None, name)
         assert self.process.poll() is None, self.log.read_text()
-        port = self.said.read_text().split()[1].rpartition(":")[2]
-        self.address = (HOST, int(port))
+        host, _, port = self.said.read_text().split()[1].rpartition(":")
+        self.address = (host, int(port))
 
     def kill(self) -> None:
         self.process.kill()

@@ -22,6 +22,10 @@ from redis_house import gateway, redis_binary
 HOST = "127.51.0.1"
 CLIENTS = REPOSITORY / "flurry" / "tests" / "clients"
 CACHE = REPOSITORY / ".cache" / "jars"
+# Libraries on top of a client, in an environment of their own (`make redis-clients`).
+LIBRARIES = REPOSITORY / "target" / "redis_clients" / "bin" / "python"
+
+GO_SAID = "answers 100, lives on true, transactions 2\n"
 
 JEDIS = "5.2.0"
 # Checksum of the jar that its maintainers have published.
@@ -159,6 +163,14 @@ def test_redis_py(single: Served, protocol: int) -> None:
         assert client.delete("py", "text") == 2
 
 
+@pytest.mark.parametrize("library", ["django", "flask-session", "limits", "redis-py"])
+def test_libraries_keep_caches_sessions_locks_and_limits(plain: Served, library: str) -> None:
+    assert LIBRARIES.exists(), f"{LIBRARIES} is missing; hint: make redis-clients"
+    host, port = plain.address
+    said = call(LIBRARIES, CLIENTS / "libraries.py", library, host, str(port))
+    assert said == f"{library}: as its manual says\n"
+
+
 @pytest.fixture(scope="module")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("go") / "client"
@@ -172,7 +184,7 @@ def go_words(served: Served) -> list[str]:
 
 
 def test_go_redis(single: Served, go_program: Path) -> None:
-    assert call(go_program, "single", *go_words(single)) == "answers 100, lives on true\n"
+    assert call(go_program, "single", *go_words(single)) == GO_SAID
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +232,10 @@ def test_jedis(single: Served, java: jvm.JavaGateway, tmp_path: Path) -> None:
     place = java.jvm.redis.clients.jedis.HostAndPort(*single.address)
     client = java.jvm.redis.clients.jedis.JedisPooled(place, trusting(java, single, tmp_path))
     use_jedis(client)
+    transaction = client.multi()
+    transaction.hset("jedis:hash", "field", "value")
+    transaction.hget("jedis:hash", "field")
+    assert list(transaction.exec()) == [1, "value"]
     client.close()
 
 
@@ -232,7 +248,7 @@ def test_a_cluster_of_gateways_is_used_by_clients_of_clusters(
             assert client.set(f"cluster:{number}", number)
         assert client.mget_nonatomic("cluster:3", "cluster:199") == ["3", "199"]
         assert client.dbsize(target_nodes=RedisCluster.PRIMARIES) == 200
-    assert call(go_program, "cluster", *go_words(cluster)) == "answers 100, lives on true\n"
+    assert call(go_program, "cluster", *go_words(cluster)) == GO_SAID
     place = java.jvm.redis.clients.jedis.HostAndPort(*cluster.address)
     jedis = java.jvm.redis.clients.jedis.JedisCluster(place)
     use_jedis(jedis)

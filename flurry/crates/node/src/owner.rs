@@ -324,6 +324,18 @@ impl<C: Caller> Owner<C> {
         }
     }
 
+    /// Returns an error if so many operations cannot be submitted at once. If some are writes,
+    /// `bytes` are those of the writes.
+    pub(crate) fn has_room_for(
+        &self,
+        operations: usize,
+        writes: bool,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        let room = self.portal.has_room_for(operations, writes, bytes);
+        room.map_err(Error::from)
+    }
+
     /// Operations that callers wait for.
     pub(crate) fn waiting(&self) -> usize {
         self.calls.waiting.len()

@@ -24,16 +24,12 @@ impl Dispatcher {
         name: &'static str,
         words: &[Bytes],
     ) -> Option<GlobalCommand> {
+        if let Some(reply) = simple(name, words) {
+            connection.respond(reply);
+            return None;
+        }
         let reply = match name {
-            "ping" => match words {
-                [_] => Reply::Status("PONG"),
-                [_, text] => Reply::Bulk(text.clone()),
-                _ => wrong_number(name),
-            },
-            "echo" => Reply::Bulk(words[1].clone()),
-            "select" => select(&words[1]),
-            "time" => time(),
-            "readonly" | "readwrite" => Reply::Status("OK"),
+            "script" => self.scripts.answer(&words[1..]),
             "quit" => {
                 connection.respond(Reply::Status("OK"));
                 connection.ends = true;
@@ -44,7 +40,7 @@ impl Dispatcher {
                 self.wait(now, connection, words);
                 return None;
             }
-            "scan" | "keys" | "dbsize" => {
+            "scan" | "keys" | "dbsize" | "flushall" | "flushdb" => {
                 if let Some(refusal) = self.begin_walk(now, connection, name, words) {
                     connection.respond(refusal);
                 }
@@ -77,6 +73,23 @@ impl Dispatcher {
         connection.respond(reply);
         None
     }
+}
+
+/// Returns the reply to a command that depends on nothing but its words and the clock; `None` for
+/// any other.
+pub(super) fn simple(name: &'static str, words: &[Bytes]) -> Option<Reply> {
+    Some(match name {
+        "ping" => match words {
+            [_] => Reply::Status("PONG"),
+            [_, text] => Reply::Bulk(text.clone()),
+            _ => wrong_number(name),
+        },
+        "echo" => Reply::Bulk(words[1].clone()),
+        "select" => select(&words[1]),
+        "time" => time(),
+        "readonly" | "readwrite" | "unwatch" => Reply::Status("OK"),
+        _ => return None,
+    })
 }
 
 fn text(word: &Bytes) -> String {

@@ -86,6 +86,7 @@ impl Dispatcher {
 
     /// Resets a connection to its initial state.
     pub(super) fn reset(&mut self, connection: &mut Connection) -> Reply {
+        self.forget_transaction(connection);
         connection.said = self.nobody();
         connection.requests.allow(self.limits());
         Reply::Status("RESET")

@@ -13,6 +13,7 @@ use flurry_core::resp::{Reply, Requests, Version};
 
 use super::keys::Plan;
 use super::shape::Shape;
+use super::transaction::Transaction;
 use super::users::User;
 use crate::Error;
 
@@ -46,7 +47,9 @@ pub(super) struct Pending {
     pub(super) missing: usize,
     /// Bytes of the values among the answers.
     bytes: usize,
-    /// The first error among the outcomes.
+    /// Refused steps of a transaction, of which others may have been done.
+    refused: Vec<(usize, Reply)>,
+    /// The error that the reply is.
     pub(super) failed: Option<Error>,
 }
 
@@ -57,6 +60,21 @@ struct Rest {
     /// Number of the next operation.
     step: usize,
     steps: std::vec::IntoIter<(Bytes, Operation)>,
+    /// True for a transaction, whose operations all begin at once.
+    is_whole: bool,
+    /// True if the answers are the ends of values that the client watches.
+    watches: bool,
+}
+
+/// An operation of a command that is to begin.
+#[derive(Debug)]
+pub(super) struct Next {
+    pub(super) place: Place,
+    pub(super) step: usize,
+    pub(super) key: Bytes,
+    pub(super) operation: Operation,
+    /// True if the answer is the end of a value that the client watches.
+    pub(super) watches: bool,
 }
 
 #[derive(Debug)]
@@ -126,6 +144,7 @@ pub(super) struct Connection {
     pub(super) said: Said,
     pub(super) last_command: &'static str,
     pub(super) written: Written,
+    pub(super) transaction: Transaction,
     /// Number of wrong passwords so far.
     pub(super) wrong: u32,
     pub(super) input: BytesMut,
@@ -164,6 +183,7 @@ impl Connection {
             said,
             last_command: "NULL",
             written: Written::default(),
+            transaction: Transaction::default(),
             wrong: 0,
             input: BytesMut::new(),
             requests,
@@ -195,7 +215,26 @@ impl Connection {
             place,
             step: 0,
             steps: plan.steps.into_iter(),
+            is_whole: false,
+            watches: false,
         });
+    }
+
+    /// Does the same for operations that all begin at once.
+    pub(super) fn plan_whole(&mut self, plan: Plan, at: WallNs) {
+        self.plan(plan, at);
+        if let Some(rest) = &mut self.rest {
+            rest.is_whole = true;
+        }
+    }
+
+    /// Does the same for the reads of `WATCH`, and blocks later commands until they are answered.
+    pub(super) fn plan_alone(&mut self, plan: Plan, at: WallNs) {
+        self.plan(plan, at);
+        if let Some(rest) = &mut self.rest {
+            rest.watches = true;
+            self.barrier = Some(rest.place);
+        }
     }
 
     /// Returns whether some operations of the last command have not begun yet.
@@ -207,24 +246,30 @@ impl Connection {
     /// not all begun.
     pub(super) fn unfinished_bytes(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |_| self.command_bytes);
-        self.input.len() + self.requests.unfinished_bytes() + rest
+        self.input.len() + self.requests.unfinished_bytes() + self.transaction.bytes() + rest
     }
 
-    /// Returns the next operation of the last command, with its place and its step number, or
-    /// `None` while too many operations are under way.
-    pub(super) fn next(&mut self) -> Option<(Place, usize, Bytes, Operation)> {
+    /// Returns the next operation of the last command, or `None` while too many operations are
+    /// under way.
+    pub(super) fn next(&mut self) -> Option<Next> {
         let rest = self.rest.as_mut()?;
-        if self.operations >= UNDER_WAY_MAX {
+        if self.operations >= UNDER_WAY_MAX && !rest.is_whole {
             return None;
         }
-        let (place, step) = (rest.place, rest.step);
+        let (place, step, watches) = (rest.place, rest.step, rest.watches);
         let (key, operation) = rest.steps.next()?;
         rest.step += 1;
         if rest.steps.len() == 0 {
             self.rest = None;
         }
         self.operations += 1;
-        Some((place, step, key, operation))
+        Some(Next {
+            place,
+            step,
+            key,
+            operation,
+            watches,
+        })
     }
 
     /// Does the same as [`Self::expect`], and blocks later commands until this one is answered.
@@ -276,6 +321,7 @@ impl Connection {
             // has to read the keys anew.
             let unknown = matches!(pending.failed, Some(Error::Unknown { .. }));
             *slot = Slot::Ready(pending.reply());
+            self.barrier = self.barrier.filter(|it| *it != place);
             if unknown {
                 self.slots.truncate(index + 1);
                 self.rest = None;
@@ -283,6 +329,26 @@ impl Connection {
             }
         }
         self.advance();
+    }
+
+    /// Goes on with a command that blocks later ones: its reply is that to these operations.
+    pub(super) fn go_on(&mut self, place: Place, plan: Plan, at: WallNs) {
+        if plan.steps.is_empty() {
+            return self.settled(place, plan.shape.reply(Vec::new(), at));
+        }
+        let index = place.checked_sub(self.first).map(usize::try_from);
+        if let Some(Ok(index)) = index
+            && let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index)
+        {
+            *slot = Slot::Waiting(Pending::new(plan.shape, at, plan.steps.len()));
+            self.rest = Some(Rest {
+                place,
+                step: 0,
+                steps: plan.steps.into_iter(),
+                is_whole: false,
+                watches: false,
+            });
+        }
     }
 
     /// Records the complete reply to a command.
@@ -339,30 +405,41 @@ impl Pending {
             answers: vec![None; steps],
             missing: steps,
             bytes: 0,
+            refused: Vec::new(),
             failed: None,
         }
+    }
+
+    fn is_transaction(&self) -> bool {
+        matches!(self.shape, Shape::Transaction(_))
     }
 
     /// Records an answer. Once the reply has failed, further answers are dropped.
     fn note(&mut self, step: usize, outcome: Result<Answer, Error>) {
         match outcome {
             Ok(answer) if self.failed.is_none() => {
-                if let Answer::Value(value) = &answer {
-                    self.bytes += value.len();
-                }
+                self.bytes += answer.size_bytes();
                 if let Some(kept) = self.answers.get_mut(step) {
                     *kept = Some(answer);
                 }
                 if self.bytes > ANSWER_BYTES_MAX {
                     let most = ANSWER_BYTES_MAX >> 20;
-                    self.failed = Some(Error::Refused {
-                        reason: format!(
+                    let reason = if self.is_transaction() {
+                        format!("it was done, but its replies are longer than {most} MiB together")
+                    } else {
+                        format!(
                             "its values are longer than {most} MiB together; ask for fewer keys"
-                        ),
-                    });
+                        )
+                    };
+                    self.failed = Some(Error::Refused { reason });
                 }
             }
             Ok(_) => {}
+            Err(error @ Error::Unknown { .. }) => self.failed = Some(error),
+            // The other keys of a transaction may have been written, so each command gets its reply.
+            Err(error) if self.is_transaction() && self.failed.is_none() => {
+                self.refused.push((step, super::failure(&error)));
+            }
             Err(error) => {
                 self.failed.get_or_insert(error);
             }
@@ -372,13 +449,32 @@ impl Pending {
         }
     }
 
+    fn reply_to_answers(&mut self) -> Reply {
+        let steps = self.answers.len();
+        let answers = self
+            .answers
+            .drain(..)
+            .map(|it| it.unwrap_or(Answer::NotFound));
+        let Shape::Transaction(parts) = &self.shape else {
+            return self.shape.reply(answers.collect(), self.at);
+        };
+        let mut outcomes: Vec<_> = answers.map(Ok).collect();
+        if self.refused.len() == steps
+            && let Some((_, refusal)) = self.refused.pop()
+        {
+            // Nothing was done.
+            return refusal;
+        }
+        for (step, refusal) in self.refused.drain(..) {
+            outcomes[step] = Err(refusal);
+        }
+        parts.reply(&outcomes, self.at)
+    }
+
     fn reply(&mut self) -> Reply {
         match self.failed.take() {
             Some(error) => super::failure(&error),
-            None => {
-                let answers = self.answers.drain(..).flatten().collect();
-                self.shape.reply(answers, self.at)
-            }
+            None => self.reply_to_answers(),
         }
     }
 }
@@ -424,7 +520,7 @@ mod tests {
 
     /// Returns the operations that may begin now.
     fn begun(connection: &mut Connection) -> Vec<(Place, usize)> {
-        let next = || connection.next().map(|(place, step, ..)| (place, step));
+        let next = || connection.next().map(|it| (it.place, it.step));
         std::iter::from_fn(next).collect()
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flurry_core::config::{Level, majority};
 use flurry_core::decimal::decimal;
-use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::id::{DurationNs, MonoNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::machine::Access;
 use flurry_core::portal::Submission;
@@ -16,11 +16,13 @@ use flurry_core::resp::{Reply, error};
 use super::GatewayOptions;
 use super::authentication::Authentication;
 use super::cluster::Cluster;
-use super::connection::{Connection, Place};
-use super::keys;
+use super::connection::{Connection, Next, Place};
+use super::keys::{self, Plan};
 use super::losses::Losses;
+use super::scripts::Scripts;
 use super::table::{self, Class, Spec};
 use super::walks::Walks;
+use super::watches::Watches;
 use crate::client::Answered;
 use crate::owner::{Caller, Owner};
 use crate::{Error, clock};
@@ -39,6 +41,8 @@ pub(super) enum Purpose {
         connection: u64,
         place: Place,
         step: usize,
+        /// True if the answer is the end of a value that the client watches.
+        watches: bool,
     },
     /// The outcome counts for the `WAIT` of this number.
     Copies(u64),
@@ -150,6 +154,8 @@ pub(super) struct Dispatcher {
     waits: Vec<Wait>,
     next_wait: u64,
     pub(super) losses: Losses,
+    pub(super) watches: Watches,
+    pub(super) scripts: Scripts,
     pub(super) walks: Walks,
     /// The users' authentication. `None` means that no client has to authenticate.
     pub(super) authentication: Option<Authentication>,
@@ -175,6 +181,8 @@ impl Dispatcher {
             waits: Vec::new(),
             next_wait: 0,
             losses: Losses::default(),
+            watches: Watches::default(),
+            scripts: Scripts::default(),
             walks: Walks::default(),
             authentication,
         }
@@ -188,38 +196,18 @@ impl Dispatcher {
         words: &[Bytes],
     ) -> Option<GlobalCommand> {
         self.counts.commands += 1;
-        let spec = table::find(&words[0]);
-        let enters = spec.is_some_and(|it| matches!(it.name, "auth" | "hello" | "quit" | "reset"));
-        if spec.is_none() && is_http(&words[0]) {
-            connection.ends = true;
-            return None;
-        }
-        if connection.said.is_stranger && !enters {
-            connection.respond(error("NOAUTH Authentication required."));
-            return None;
-        }
-        let Some(spec) = spec else {
-            connection.respond(unknown(words));
-            return None;
+        let spec = match self.admitted(connection, words) {
+            Ok(spec) => spec,
+            Err(refusal) => {
+                connection.transaction.refuse();
+                if !connection.ends {
+                    connection.respond(refusal);
+                }
+                return None;
+            }
         };
-        if !spec.fits(words.len()) {
-            connection.respond(wrong_number(spec.name));
-            return None;
-        }
-        if let Some(refusal) = refused(connection, spec, words) {
-            connection.respond(refusal);
-            return None;
-        }
         connection.last_command = spec.name;
-        // PING belongs to these, so that a health check finds the gateway that owns the slots.
-        let needs_slots = matches!(spec.class, Class::Read | Class::Write)
-            || matches!(spec.name, "ping" | "scan" | "keys" | "dbsize" | "wait")
-            // A standby knows nothing about losses.
-            || spec.lists_losses(words);
-        if needs_slots && !self.owner.is_open() {
-            connection.respond(error(
-                "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",
-            ));
+        if self.on_transaction(now, connection, spec, words).is_some() {
             return None;
         }
         if matches!(spec.class, Class::Read | Class::Write) {
@@ -229,38 +217,92 @@ impl Dispatcher {
         self.on_connection(now, connection, spec.name, words)
     }
 
-    fn on_keys(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
-        let elsewhere = spec
-            .keys(words.len())
-            .find_map(|at| self.cluster.elsewhere(&words[at]));
-        if let Some(elsewhere) = elsewhere {
-            return connection.respond(elsewhere);
+    /// Returns the command that the client may run now, or a refusal.
+    fn admitted(
+        &self,
+        connection: &mut Connection,
+        words: &[Bytes],
+    ) -> Result<&'static Spec, Reply> {
+        let spec = table::find(&words[0]);
+        let enters = spec.is_some_and(|it| matches!(it.name, "auth" | "hello" | "quit" | "reset"));
+        if spec.is_none() && is_http(&words[0]) {
+            connection.ends = true;
         }
-        let keys = spec.keys(words.len()).count();
-        if keys > KEYS_MAX {
-            let refusal = format!("ERR {keys} keys; at most {KEYS_MAX} are taken in one command");
-            return connection.respond(error(refusal));
+        if connection.said.is_stranger && !enters {
+            return Err(error("NOAUTH Authentication required."));
+        }
+        let spec = spec.ok_or_else(|| unknown(words))?;
+        if !spec.fits(words.len()) {
+            return Err(wrong_number(spec.name));
+        }
+        if let Some(refusal) = refused(connection, spec, words) {
+            return Err(refusal);
+        }
+        // PING belongs to these, so that a health check finds the gateway that owns the slots.
+        let needs_slots = matches!(spec.class, Class::Read | Class::Write)
+            || matches!(
+                spec.name,
+                "ping" | "scan" | "keys" | "dbsize" | "flushall" | "flushdb" | "wait"
+            )
+            // A standby knows nothing about losses.
+            || spec.lists_losses(words);
+        if needs_slots && !self.owner.is_open() {
+            return Err(error(
+                "LOADING the gateway does not own its slots yet; it waits for the controller and for earlier owners to end",
+            ));
+        }
+        Ok(spec)
+    }
+
+    fn on_keys(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
+        if let Some(refusal) = self.unserved(spec, words) {
+            return connection.respond(refusal);
         }
         let at = self.owner.wall(now);
-        match keys::read(spec.name, &words[1..], at) {
-            // The table of commands lets this case pass: an even number of words behind the name is
-            // missing one.
-            None => connection.respond(wrong_number(spec.name)),
-            Some(Err(refusal)) => connection.respond(refusal),
-            Some(Ok(plan)) => connection.plan(plan, at),
+        match self.read(spec, words, at) {
+            Ok(plan) => connection.plan(plan, at),
+            Err(refusal) => connection.respond(refusal),
+        }
+    }
+
+    /// Returns the refusal of a command whose keys are too many or those of another gateway.
+    pub(super) fn unserved(&self, spec: &Spec, words: &[Bytes]) -> Option<Reply> {
+        let mut keys = spec.keys(words.len());
+        let elsewhere = keys.find_map(|at| self.cluster.elsewhere(&words[at]));
+        let keys = spec.keys(words.len()).count();
+        elsewhere.or_else(|| {
+            let refusal = format!("ERR {keys} keys; at most {KEYS_MAX} are taken in one command");
+            (keys > KEYS_MAX).then(|| error(refusal))
+        })
+    }
+
+    /// Reads a command on keys.
+    pub(super) fn read(&mut self, spec: &Spec, words: &[Bytes], at: WallNs) -> Result<Plan, Reply> {
+        match spec.name {
+            "eval" | "evalsha" => self.scripts.read(spec.name, &words[1..], at),
+            // The table of commands lets a wrong number pass: MSET with a key that lacks its value.
+            name => keys::read(name, &words[1..], at).unwrap_or_else(|| Err(wrong_number(name))),
         }
     }
 
     /// Begins at most `most` operations of a client's last command. Returns how many it has begun.
     pub(super) fn begin(&mut self, now: MonoNs, connection: &mut Connection, most: usize) -> usize {
         for begun in 0..most {
-            let Some((place, step, key, operation)) = connection.next() else {
+            let Some(next) = connection.next() else {
                 return begun;
             };
+            let Next {
+                place,
+                step,
+                key,
+                operation,
+                watches,
+            } = next;
             let purpose = Purpose::Step {
                 connection: connection.number,
                 place,
                 step,
+                watches,
             };
             let access = operation.access();
             let writes = access != Access::Read;
@@ -296,6 +338,9 @@ impl Dispatcher {
     ) -> Option<u64> {
         let timeout = u64::try_from(asked.timeout.as_nanos()).unwrap_or(u64::MAX);
         let access = operation.access();
+        if access != Access::Read {
+            self.watches.wrote(&key);
+        }
         let submission = Submission {
             key: key.clone(),
             operation: operation.encode(),
@@ -335,12 +380,14 @@ impl Dispatcher {
                 connection,
                 place,
                 step,
-            } => Some((
-                connection,
-                place,
-                step,
-                self.judge(&told.key, told.access, told.outcome),
-            )),
+                watches,
+            } => {
+                let outcome = self.judge(&told.key, told.access, told.outcome);
+                if watches && let Ok(Answer::Number(end)) = outcome {
+                    self.watches.ends(connection, WallNs(end));
+                }
+                Some((connection, place, step, outcome))
+            }
             Purpose::Copies(number) => {
                 let wait = self.waits.iter_mut().find(|it| it.number == number);
                 if let Some(asked) = wait.and_then(|it| it.asked.as_mut())

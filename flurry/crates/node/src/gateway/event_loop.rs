@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flurry_core::id::{DurationNs, Epoch, MonoNs};
 use flurry_core::message::{Control, Message};
-use flurry_core::resp::{Reply, Requests, error};
+use flurry_core::resp::{Command, Reply, Requests, error};
 use tracing::{info, warn};
 
 use super::about::described;
@@ -17,6 +17,7 @@ use super::dispatcher::{Dispatcher, GlobalCommand};
 use super::sockets::{ClientSocket, Read, Sockets, UNFINISHED_BYTES_MAX};
 use super::tls::Tls;
 use super::users::Users;
+use super::walks::Over;
 use crate::Error;
 use crate::link::{Letter, Link};
 use crate::metrics::{Page, count};
@@ -193,7 +194,14 @@ impl EventLoop {
                 return Heard::Nothing;
             }
             match connection.requests.take(&mut connection.input) {
-                Ok(Some(words)) => {
+                Ok(Some(Command::TooLong)) => {
+                    connection.heard = now;
+                    connection.transaction.refuse();
+                    let most = self.dispatcher.limits().word_bytes_max;
+                    let refusal = format!("ERR value too large: at most {most} bytes");
+                    connection.respond(error(refusal));
+                }
+                Ok(Some(Command::Words(words))) => {
                     connection.heard = now;
                     connection.command_bytes = words.iter().map(bytes::Bytes::len).sum();
                     if let Some(command) = self.dispatcher.command(now, connection, &words) {
@@ -297,9 +305,15 @@ impl EventLoop {
 
     /// Continues the walks through the keys, and answers the clients whose walk is over.
     fn walk(&mut self, now: MonoNs, link: &mut Link) {
-        for (number, place, reply) in self.dispatcher.walk(now, link) {
+        for (number, place, over) in self.dispatcher.walk(now, link) {
             if let Some(client) = self.sockets.find(number) {
-                client.connection.settled(place, reply);
+                match over {
+                    Over::Reply(reply) => client.connection.settled(place, reply),
+                    Over::Removal(plan) => {
+                        let at = self.dispatcher.owner.wall(now);
+                        client.connection.go_on(place, plan, at);
+                    }
+                }
                 self.sockets.list(number);
             }
         }
@@ -330,6 +344,7 @@ impl EventLoop {
 
     fn close(&mut self, number: u64) {
         self.dispatcher.left(number);
+        self.dispatcher.watches.forget(number);
         self.sockets.close(number);
     }
 

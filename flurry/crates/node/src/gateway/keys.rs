@@ -6,7 +6,8 @@ use flurry_core::id::WallNs;
 use flurry_core::key_value::{Condition, ExpireCondition, Lifetime, Operation};
 use flurry_core::resp::{Reply, error};
 
-use super::shape::{Base, Shape, Unit, too_large};
+use super::hashes;
+use super::shape::{Base, Places, Shape, Unit, too_large};
 
 /// Operations on keys, and the form in which their answers become one reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,17 +22,17 @@ const NS_PER_MS: i64 = 1_000_000;
 /// refused before its key is looked at gets the error text of Redis.
 const OFFSET_MAX: i64 = 512 << 20;
 
-type Read = Result<Plan, Reply>;
+pub(super) type Read = Result<Plan, Reply>;
 
 fn syntax() -> Reply {
     error("ERR syntax error")
 }
 
-fn integer(word: &[u8]) -> Result<i64, Reply> {
+pub(super) fn integer(word: &[u8]) -> Result<i64, Reply> {
     decimal(word).ok_or_else(|| error("ERR value is not an integer or out of range"))
 }
 
-fn one(key: &Bytes, operation: Operation, shape: Shape) -> Read {
+pub(super) fn one(key: &Bytes, operation: Operation, shape: Shape) -> Read {
     let steps = vec![(key.clone(), operation)];
     Ok(Plan { steps, shape })
 }
@@ -72,7 +73,7 @@ fn ending(option: &[u8]) -> Option<(Unit, Base)> {
 }
 
 /// Returns the same as [`end`], for a command that refuses numbers that are not above 0.
-fn positive_end(
+pub(super) fn positive_end(
     word: &[u8],
     (unit, base): (Unit, Base),
     now: WallNs,
@@ -94,11 +95,7 @@ pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
         "getdel" if exactly(1) => one(&words[0], Operation::Take, Shape::Value),
         "getex" if fits(1, usize::MAX) => get_and_expire(words, now),
         "set" if fits(2, usize::MAX) => set(words, now),
-        "setnx" if exactly(2) => one(
-            &words[0],
-            set_if(&words[1], Condition::Absent),
-            Shape::StoredNumber,
-        ),
+        "setnx" if exactly(2) => set_absent(words),
         "setex" if exactly(3) => set_until(words, Unit::Seconds, now, name),
         "psetex" if exactly(3) => set_until(words, Unit::Milliseconds, now, name),
         "mget" if fits(1, usize::MAX) => each(words, &Operation::Get, Shape::Values),
@@ -119,8 +116,17 @@ pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
         "del" | "unlink" if fits(1, usize::MAX) => {
             each(words, &Operation::Delete { counted: true }, Shape::Count)
         }
-        "exists" | "touch" if fits(1, usize::MAX) => each(words, &Operation::Get, Shape::Count),
-        "type" if exactly(1) => one(&words[0], Operation::Get, Shape::Type),
+        "delifeq" if exactly(2) => one(
+            &words[0],
+            if_equal(&words[1], Operation::Delete { counted: true }),
+            Shape::NumberOrZero,
+        ),
+        "exists" | "touch" if fits(1, usize::MAX) => each(words, &Operation::Kind, Shape::Count),
+        "type" if exactly(1) => one(&words[0], Operation::Kind, Shape::Type),
+        "setbit" if exactly(3) => set_bit(words),
+        "getbit" if exactly(2) => bit_offset(&words[1])
+            .and_then(|place| one(&words[0], Operation::Get, Shape::Bit(place))),
+        "bitcount" if fits(1, 4) => bit_count(words),
         "persist" if exactly(1) => one(
             &words[0],
             Operation::Expire {
@@ -146,8 +152,62 @@ pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
             };
             one(&words[0], Operation::Expiry, Shape::Lives(unit, base))
         }
-        _ => return None,
+        _ => return hashes::read(name, words),
     })
+}
+
+fn if_equal(expected: &Bytes, then: Operation) -> Operation {
+    Operation::IfEqual {
+        expected: expected.clone(),
+        then: Box::new(then),
+    }
+}
+
+/// Reads the place of a bit.
+fn bit_offset(word: &[u8]) -> Result<usize, Reply> {
+    let place = decimal(word).filter(|place| (0..8 * OFFSET_MAX).contains(place));
+    let place = place.and_then(|place| usize::try_from(place).ok());
+    place.ok_or_else(|| error("ERR bit offset is not an integer or out of range"))
+}
+
+fn set_bit(words: &[Bytes]) -> Read {
+    let offset = bit_offset(&words[1])?;
+    let on = match &words[2][..] {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(error("ERR bit is not an integer or out of range")),
+    };
+    // Beyond the limit all places are alike.
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    one(&words[0], Operation::SetBit { offset, on }, Shape::Number)
+}
+
+fn bit_count(words: &[Bytes]) -> Read {
+    let shape = match bit_range(&words[1..]) {
+        Ok(shape) => shape,
+        // Where there is no value, nobody looks at the range.
+        Err(Reply::Error(refusal)) => Shape::ZeroOr(refusal),
+        Err(other) => return Err(other),
+    };
+    one(&words[0], Operation::Get, shape)
+}
+
+fn bit_range(words: &[Bytes]) -> Result<Shape, Reply> {
+    let (first, last) = match words {
+        [] => (0, -1),
+        [first, last, ..] => (integer(first)?, integer(last)?),
+        [_] => return Err(syntax()),
+    };
+    if first < 0 && last < 0 && first > last {
+        // There are no such bits, and Redis does not look at the unit.
+        return Ok(Shape::Bits(first, last, Places::Bytes));
+    }
+    let places = match words.get(2).map(|it| it.to_ascii_uppercase()).as_deref() {
+        None | Some(b"BYTE") => Places::Bytes,
+        Some(b"BIT") => Places::Bits,
+        Some(_) => return Err(syntax()),
+    };
+    Ok(Shape::Bits(first, last, places))
 }
 
 fn exchange(value: &Bytes, returns_old: bool) -> Operation {
@@ -159,12 +219,13 @@ fn exchange(value: &Bytes, returns_old: bool) -> Operation {
     }
 }
 
-fn set_if(value: &Bytes, condition: Condition) -> Operation {
-    Operation::Set {
-        value: value.clone(),
+fn set_absent(words: &[Bytes]) -> Read {
+    let operation = Operation::Set {
+        value: words[1].clone(),
         expires_at: None,
-        condition,
-    }
+        condition: Condition::Absent,
+    };
+    one(&words[0], operation, Shape::StoredNumber)
 }
 
 /// The expiry of a value as an option of SET or GETEX gives it.
@@ -180,6 +241,8 @@ enum End<'a> {
 #[derive(Default)]
 struct Options<'a> {
     condition: Condition,
+    /// The value that the key must have.
+    expected: Option<&'a Bytes>,
     returns_old: bool,
     end: Option<End<'a>>,
 }
@@ -196,6 +259,7 @@ fn options<'a>(words: &'a [Bytes], sets: bool) -> Result<Options<'a>, Reply> {
             b"NX" if sets && condition != Condition::Present => found.condition = Condition::Absent,
             b"XX" if sets && condition != Condition::Absent => found.condition = Condition::Present,
             b"GET" if sets => found.returns_old = true,
+            b"IFEQ" if sets => found.expected = Some(rest.next().ok_or_else(syntax)?),
             b"KEEPTTL" if sets && matches!(end, None | Some(End::Kept)) => {
                 found.end = Some(End::Kept);
             }
@@ -222,9 +286,13 @@ fn options<'a>(words: &'a [Bytes], sets: bool) -> Result<Options<'a>, Reply> {
 fn set(words: &[Bytes], now: WallNs) -> Read {
     let Options {
         condition,
+        expected,
         returns_old,
         end,
     } = options(&words[2..], true)?;
+    if expected.is_some() && condition != Condition::Always {
+        return Err(syntax());
+    }
     let lifetime = match end {
         Some(End::Kept) => Lifetime::Kept,
         None | Some(End::Never) => Lifetime::Until(None),
@@ -233,6 +301,9 @@ fn set(words: &[Bytes], now: WallNs) -> Read {
         }
     };
     let (key, value) = (&words[0], words[1].clone());
+    if let Some(expected) = expected {
+        return one_if_equal(key, value, lifetime, expected, returns_old);
+    }
     match lifetime {
         // A blind write where nothing but the value matters: it may come to any replica first.
         Lifetime::Until(expires_at) if !returns_old => {
@@ -258,6 +329,27 @@ fn set(words: &[Bytes], now: WallNs) -> Read {
             one(key, operation, shape)
         }
     }
+}
+
+fn one_if_equal(
+    key: &Bytes,
+    value: Bytes,
+    lifetime: Lifetime,
+    expected: &Bytes,
+    returns_old: bool,
+) -> Read {
+    let then = Operation::Exchange {
+        value,
+        lifetime,
+        condition: Condition::Always,
+        returns_old: false,
+    };
+    let operation = if_equal(expected, then);
+    if !returns_old {
+        return one(key, operation, Shape::Stored);
+    }
+    let both = Operation::Several(vec![Operation::Get, operation]);
+    one(key, both, Shape::Nth(0, Box::new(Shape::Value)))
 }
 
 fn set_until(words: &[Bytes], unit: Unit, now: WallNs, name: &str) -> Read {
@@ -394,7 +486,7 @@ fn expire_condition(options: &[Bytes]) -> Result<ExpireCondition, Reply> {
 
 #[cfg(test)]
 mod tests {
-    use flurry_core::key_value::Answer;
+    use flurry_core::key_value::{Answer, ValueKind};
 
     use super::*;
 
@@ -535,6 +627,7 @@ mod tests {
             let plan = asked(line).unwrap().unwrap();
             plan.shape.reply(answers.to_vec(), NOW)
         };
+        let text_kind = || Answer::Kind(ValueKind::Text);
         let ok = Reply::Status("OK");
         assert_eq!(reply("SET k v", &[Answer::Stored]), ok);
         assert_eq!(reply("SET k v NX", &[Answer::NotStored]), Reply::Null);
@@ -551,11 +644,16 @@ mod tests {
             Reply::Integer(1)
         );
         assert_eq!(
-            reply("EXISTS a a b", &[value("1"), value("1"), Answer::NotFound]),
+            reply(
+                "EXISTS a a b",
+                &[text_kind(), text_kind(), Answer::NotFound]
+            ),
             Reply::Integer(2)
         );
         assert_eq!(reply("STRLEN k", &[value("four")]), Reply::Integer(4));
-        assert_eq!(reply("TYPE k", &[value("four")]), Reply::Status("string"));
+        let kind = |kind| reply("TYPE k", &[Answer::Kind(kind)]);
+        assert_eq!(kind(ValueKind::Text), Reply::Status("string"));
+        assert_eq!(kind(ValueKind::Hash), Reply::Status("hash"));
         assert_eq!(reply("TYPE k", &[Answer::NotFound]), Reply::Status("none"));
         assert_eq!(reply("PERSIST k", &[Answer::Number(0)]), Reply::Integer(0));
         let ends = Answer::Number((NOW_MS + 1_499) * NS_PER_MS);

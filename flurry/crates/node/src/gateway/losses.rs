@@ -60,6 +60,11 @@ impl Losses {
         !told && self.doubtful.contains(key)
     }
 
+    /// Returns whether a key is in doubt.
+    pub(super) fn is_doubtful(&self, key: &Bytes) -> bool {
+        self.doubtful.contains(key)
+    }
+
     /// Notes a key that is in doubt.
     pub(super) fn doubt(&mut self, key: &Bytes) {
         if self.doubtful.contains(key) {

@@ -35,6 +35,8 @@ use Class::{Admin, Connection, Read, Write};
 const ONE: (i64, i64, i64) = (1, 1, 1);
 const ALL: (i64, i64, i64) = (1, -1, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
+/// The one key of a script, behind its text and the number of keys.
+const SCRIPT: (i64, i64, i64) = (3, 3, 1);
 const NONE: (i64, i64, i64) = (0, 0, 0);
 
 const fn spec(
@@ -61,6 +63,7 @@ const NAME_BYTES_MAX: usize = 16;
 static COMMANDS: &[Spec] = &[
     spec("append", 3, Write, ONE, "Adds bytes at the end of a value, and returns its length."),
     spec("auth", -2, Connection, NONE, "Says who the client is."),
+    spec("bitcount", -2, Read, ONE, "Counts the bits of a value that are 1."),
     spec("client", -2, Connection, NONE, "Shows connections, names and ends them."),
     spec("cluster", -2, Connection, NONE, "Shows which gateway owns which slots."),
     spec("command", -1, Connection, NONE, "Shows which commands there are."),
@@ -69,24 +72,47 @@ static COMMANDS: &[Spec] = &[
     spec("decr", 2, Write, ONE, "Subtracts 1 from a number, and returns the result."),
     spec("decrby", 3, Write, ONE, "Subtracts an amount from a number, and returns the result."),
     spec("del", -2, Write, ALL, "Removes keys, and returns how many existed."),
+    spec("delifeq", 3, Write, ONE, "Removes a key if it has this value."),
+    spec("discard", 1, Connection, NONE, "Forgets the commands since MULTI."),
     spec("echo", 2, Connection, NONE, "Says the same."),
+    spec("eval", -3, Write, SCRIPT, "Runs a well-known script of a lock or a rate limit."),
+    spec("evalsha", -3, Write, SCRIPT, "Runs such a script by its digest."),
+    spec("exec", 1, Connection, NONE, "Runs the commands since MULTI, with none between them."),
     spec("exists", -2, Read, ALL, "Counts the keys that there are among these."),
     spec("expire", -3, Write, ONE, "Sets the time to live of a key in seconds."),
     spec("expireat", -3, Write, ONE, "Sets the expiry time of a key in Unix seconds."),
     spec("expiretime", 2, Read, ONE, "Returns when a key expires, in Unix seconds."),
     spec("flurry", -2, Connection, NONE, "Sets or shows the level of this connection."),
+    spec("flushall", -1, Admin, NONE, "Removes the keys of this gateway."),
+    spec("flushdb", -1, Admin, NONE, "Removes the keys of this gateway."),
     spec("get", 2, Read, ONE, "Returns a value."),
+    spec("getbit", 3, Read, ONE, "Returns one bit of a value."),
     spec("getdel", 2, Write, ONE, "Returns a value, and removes it."),
     spec("getex", -2, Write, ONE, "Returns a value, and changes its expiry."),
     spec("getrange", 4, Read, ONE, "Returns a part of a value."),
     spec("getset", 3, Write, ONE, "Replaces a value, and returns the old one."),
+    spec("hdel", -3, Write, ONE, "Removes fields of a hash, and returns how many existed."),
     spec("hello", -1, Connection, NONE, "Chooses the protocol's version, and says who it is."),
+    spec("hexists", 3, Read, ONE, "Returns whether a hash has a field."),
+    spec("hget", 3, Read, ONE, "Returns a field of a hash."),
+    spec("hgetall", 2, Read, ONE, "Returns all fields of a hash."),
+    spec("hincrby", 4, Write, ONE, "Adds to the number of a field, and returns the result."),
+    spec("hkeys", 2, Read, ONE, "Returns the names of all fields of a hash."),
+    spec("hlen", 2, Read, ONE, "Returns the number of fields of a hash."),
+    spec("hmget", -3, Read, ONE, "Returns several fields of a hash."),
+    spec("hmset", -4, Write, ONE, "Sets several fields of a hash."),
+    spec("hscan", -3, Read, ONE, "Returns all fields of a hash, at once."),
+    spec("hset", -4, Write, ONE, "Sets fields of a hash, and returns how many are new."),
+    spec("hsetnx", 4, Write, ONE, "Sets a field of a hash when there is none."),
+    spec("hstrlen", 3, Read, ONE, "Returns the length of a field of a hash."),
+    spec("hvals", 2, Read, ONE, "Returns the values of all fields of a hash."),
     spec("incr", 2, Write, ONE, "Adds 1 to a number, and returns the result."),
     spec("incrby", 3, Write, ONE, "Adds an amount to a number, and returns the result."),
     spec("info", -1, Admin, NONE, "Shows how this gateway is."),
     spec("keys", 2, Admin, NONE, "Returns the keys that fit a pattern."),
     spec("mget", -2, Read, ALL, "Returns several values, each as of its own time."),
     spec("mset", -3, Write, PAIRS, "Sets several values, each by itself."),
+    spec("multi", 1, Connection, NONE, "Keeps the commands that follow until EXEC."),
     spec("persist", 2, Write, ONE, "Removes the expiry of a key."),
     spec("pexpire", -3, Write, ONE, "Sets the time to live of a key in milliseconds."),
     spec("pexpireat", -3, Write, ONE, "Sets the expiry time of a key in Unix milliseconds."),
@@ -99,8 +125,10 @@ static COMMANDS: &[Spec] = &[
     spec("readwrite", 1, Connection, NONE, "Changes nothing: a gateway owns its keys."),
     spec("reset", 1, Connection, NONE, "Makes the connection as it began."),
     spec("scan", -2, Admin, NONE, "Goes through the keys of this gateway, some at a time."),
+    spec("script", -2, Connection, NONE, "Takes or shows well-known scripts."),
     spec("select", 2, Connection, NONE, "Chooses database 0, the only one."),
     spec("set", -3, Write, ONE, "Sets a value, on conditions, and until when."),
+    spec("setbit", 4, Write, ONE, "Sets one bit of a value, and returns the old one."),
     spec("setex", 4, Write, ONE, "Sets a value and its time to live in seconds."),
     spec("setnx", 3, Write, ONE, "Sets a value when there is none."),
     spec("setrange", 4, Write, ONE, "Writes over a part of a value, and returns its length."),
@@ -109,9 +137,11 @@ static COMMANDS: &[Spec] = &[
     spec("time", 1, Connection, NONE, "Shows the gateway's time."),
     spec("touch", -2, Read, ALL, "Counts the keys that there are among these."),
     spec("ttl", 2, Read, ONE, "Returns in how many seconds a key expires."),
-    spec("type", 2, Read, ONE, "Returns what a value is: string, or none."),
+    spec("type", 2, Read, ONE, "Returns what a value is: string, hash, or none."),
     spec("unlink", -2, Write, ALL, "Removes keys, and returns how many existed."),
+    spec("unwatch", 1, Connection, NONE, "Watches no key any more."),
     spec("wait", 3, Connection, NONE, "Waits for copies of the writes of this connection."),
+    spec("watch", -2, Read, ALL, "Has the next EXEC do nothing if one of these keys changes."),
 ];
 
 /// Returns the command of this name. Upper and lower case are alike.
@@ -173,7 +203,7 @@ impl Spec {
         let end = if last < 0 {
             words.saturating_sub(place(-last) - 1)
         } else {
-            place(last) + 1
+            (place(last) + 1).min(words)
         };
         let all = if first == 0 { 0..0 } else { place(first)..end };
         all.step_by(place(step).max(1))
@@ -184,6 +214,9 @@ impl Spec {
     fn tips(&self) -> &'static [&'static str] {
         match self.name {
             "dbsize" => &["request_policy:all_shards", "response_policy:agg_sum"],
+            "flushall" | "flushdb" => {
+                &["request_policy:all_shards", "response_policy:all_succeeded"]
+            }
             "keys" => &["request_policy:all_shards", "nondeterministic_output_order"],
             "del" | "exists" | "touch" | "unlink" => {
                 &["request_policy:multi_shard", "response_policy:agg_sum"]
@@ -204,7 +237,10 @@ impl Spec {
     pub(crate) fn told(&self) -> Reply {
         let texts =
             |all: &[&'static str]| Reply::Array(all.iter().map(|it| Reply::Status(it)).collect());
+        let is_hash = self.name.starts_with('h') && matches!(self.class, Read | Write);
         let (flags, categories): (&[_], &[_]) = match self.class {
+            Read if is_hash => (&["readonly"], &["@read", "@hash"]),
+            Write if is_hash => (&["write", "denyoom"], &["@write", "@hash"]),
             Read => (&["readonly"], &["@read", "@string"]),
             Write => (&["write", "denyoom"], &["@write", "@string"]),
             Connection => (&["noscript", "loading", "stale"], &["@connection"]),
@@ -253,6 +289,8 @@ mod tests {
         assert_eq!(keys_of("mget", 4), [1, 2, 3]);
         assert_eq!(keys_of("mset", 5), [1, 3]);
         assert_eq!(keys_of("ping", 1), [0; 0]);
+        assert_eq!(keys_of("eval", 5), [3]);
+        assert_eq!(keys_of("eval", 3), [0; 0]);
     }
 
     #[test]

@@ -82,8 +82,8 @@ pub(super) struct Of {
 pub(super) struct Walk {
     pub(super) goal: Goal,
     pattern: Option<Bytes>,
-    /// True if no key can be of the requested type.
-    pub(super) finds_nothing: bool,
+    /// See [`List::kind`].
+    pub(super) kind: Option<u32>,
     /// Pause between two questions.
     pub(super) pause: DurationNs,
     /// Number of the write up to which every replica must have all writes before the walk starts.
@@ -123,7 +123,7 @@ impl Walk {
         Self {
             goal,
             pattern: None,
-            finds_nothing: false,
+            kind: None,
             pause: DurationNs(0),
             after,
             until,
@@ -180,6 +180,7 @@ impl Walk {
                 0 => FROM_THE_END,
                 below => u64::from(below),
             },
+            kind: self.kind,
             records: self.records,
         };
         self.asked = Some((now, endpoint, question.clone()));
@@ -220,7 +221,7 @@ impl Walk {
         if self.goal != Goal::Count {
             let fits = |key: &&Bytes| {
                 let pattern = self.pattern.as_ref();
-                !self.finds_nothing && pattern.is_none_or(|pattern| glob::matches(pattern, key))
+                pattern.is_none_or(|pattern| glob::matches(pattern, key))
             };
             let found = listed.keys.iter().filter(fits).cloned();
             self.keys.extend(found);
@@ -254,6 +255,11 @@ impl Walk {
         again.unwrap_or(next).min(self.until)
     }
 
+    /// Returns whether the keys have more bytes than one walk collects.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.bytes > KEY_BYTES_MAX
+    }
+
     /// Returns the keys found since the last call.
     pub(super) fn take_keys(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.keys)
@@ -266,7 +272,7 @@ impl Walk {
                 "TRYAGAIN keys: not all servers have reported theirs in time; hint: `flurry status` shows whether a server is missing",
             );
         }
-        if self.bytes > KEY_BYTES_MAX {
+        if self.is_too_long() {
             return error(format!(
                 "ERR keys: they have more than {KEY_BYTES_MAX} bytes; wanted fewer in one reply; hint: use SCAN"
             ));

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use flurry_core::decimal::decimal;
 use flurry_core::id::{DurationNs, MonoNs};
-use flurry_core::key_value::Operation;
+use flurry_core::key_value::{Operation, ValueKind};
 use flurry_core::message::{Control, Listed};
 use flurry_core::resp::{Reply, error};
 
 use super::connection::{Connection, Place};
 use super::dispatcher::{Asked, Dispatcher, Purpose};
+use super::keys::Plan;
+use super::shape::Shape;
 use super::walk::{Goal, Of, Position, Walk, places_of};
 use crate::Error;
 use crate::link::Link;
@@ -34,6 +36,17 @@ struct Walking {
     connection: u64,
     place: Place,
     walk: Walk,
+    /// True to remove the keys that are found.
+    removes: bool,
+}
+
+/// What a walk that is over leads to.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// The reply to its command.
+    Reply(Reply),
+    /// The command goes on, and removes these keys.
+    Removal(Plan),
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +66,29 @@ impl Walks {
     }
 }
 
+impl Walking {
+    fn over(mut self) -> Over {
+        if self.removes && self.walk.is_over() && !self.walk.is_too_long() {
+            let remove = |key| (key, Operation::Delete { counted: false });
+            return Over::Removal(Plan {
+                steps: self.walk.take_keys().into_iter().map(remove).collect(),
+                shape: Shape::Done,
+            });
+        }
+        Over::Reply(self.walk.reply())
+    }
+}
+
+/// Returns whether these are options of `FLUSHDB`. The gateway removes the keys one by one, and
+/// serves other clients in between, whatever the option is.
+fn is_flush(options: &[Bytes]) -> bool {
+    let is_option =
+        |it: &Bytes| it.eq_ignore_ascii_case(b"async") || it.eq_ignore_ascii_case(b"sync");
+    options.len() <= 1 && options.iter().all(is_option)
+}
+
 impl Dispatcher {
-    /// Begins the walk for `SCAN`, `KEYS` or `DBSIZE`. Returns an error reply if the command is
+    /// Begins the walk for `SCAN`, `KEYS`, `DBSIZE` or `FLUSHDB`. Returns an error reply if the command is
     /// wrong.
     pub(super) fn begin_walk(
         &mut self,
@@ -77,6 +111,8 @@ impl Dispatcher {
         let walk = match name {
             "dbsize" => Walk::new(Goal::Count, after, until),
             "keys" => Walk::new(Goal::All, after, until).of(words[1].clone()),
+            "flushall" | "flushdb" if is_flush(&words[1..]) => Walk::new(Goal::All, after, until),
+            "flushall" | "flushdb" => return Some(error("ERR syntax error")),
             _ => match scan(&words[1..], after, until) {
                 Ok(walk) => walk,
                 Err(refusal) => return Some(refusal),
@@ -87,6 +123,7 @@ impl Dispatcher {
             connection: connection.number,
             place,
             walk,
+            removes: name.starts_with("flush"),
         });
         None
     }
@@ -102,8 +139,8 @@ impl Dispatcher {
         }
     }
 
-    /// Continues all walks. Returns the replies of those that are over.
-    pub(super) fn walk(&mut self, now: MonoNs, link: &mut Link) -> Vec<(u64, Place, Reply)> {
+    /// Continues all walks. Returns those that are over.
+    pub(super) fn walk(&mut self, now: MonoNs, link: &mut Link) -> Vec<(u64, Place, Over)> {
         let Some(config) = self.owner.config().cloned() else {
             return Vec::new();
         };
@@ -126,7 +163,7 @@ impl Dispatcher {
         let over = |it: &mut Walking| it.walk.is_over() || now >= it.walk.until;
         let ended = self.walks.clients.extract_if(.., over);
         ended
-            .map(|mut it| (it.connection, it.place, it.walk.reply()))
+            .map(|it| (it.connection, it.place, it.over()))
             .collect()
     }
 
@@ -165,6 +202,16 @@ impl Dispatcher {
     }
 }
 
+/// Returns the number of the kind of values that a client calls by this name. There is none for
+/// the kinds that the gateway does not have.
+fn kind(name: &[u8]) -> u32 {
+    match name.to_ascii_lowercase().as_slice() {
+        b"string" => ValueKind::Text.number(),
+        b"hash" => ValueKind::Hash.number(),
+        _ => u32::MAX,
+    }
+}
+
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 fn scan(words: &[Bytes], after: u64, until: MonoNs) -> Result<Walk, Reply> {
     let text = std::str::from_utf8(&words[0]).ok();
@@ -187,9 +234,7 @@ fn scan(words: &[Bytes], after: u64, until: MonoNs) -> Result<Walk, Reply> {
                 }
                 walk.records = u32::try_from(count).unwrap_or(u32::MAX).max(10);
             }
-            // There are no others.
-            b"TYPE" if value.eq_ignore_ascii_case(b"string") => {}
-            b"TYPE" => walk.finds_nothing = true,
+            b"TYPE" => walk.kind = Some(kind(value)),
             _ => return Err(error("ERR syntax error")),
         }
     }
