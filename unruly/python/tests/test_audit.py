@@ -8,27 +8,12 @@ import numpy as np
 import pytest
 
 import unruly
+from stalls import CALM_S, RATE_HZ, STALL_S, audit, closed_loop, one_stall, stalled, write
+from unruly.auditing import SLOW_MOST, STRETCHES, USUAL_MOST
 from unruly.errors import IngestError, ParameterError
 from unruly.output.audit import audit_json, audit_text, conclusion
 from unruly.stats import quantile_ranks_iid
 from unruly.stats.claims import claims, early_stopping_over, omission, resampled
-
-RATE_HZ = 1_000
-CALM_S, STALL_S = 2.0, 0.04
-
-
-def stalled(rng, seconds):
-    """Latencies (ns) at a steady rate under renewal stalls, in their stationary state."""
-    many = int(seconds / CALM_S * 2 + 50)
-    calm, stall = rng.exponential(CALM_S, many), rng.exponential(STALL_S, many)
-    if rng.uniform() < STALL_S / (CALM_S + STALL_S):
-        calm[0] = 0.0
-    ends = np.cumsum(calm + stall)
-    starts = ends - stall
-    times = np.arange(seconds * RATE_HZ) / RATE_HZ
-    place = np.searchsorted(starts, times, side="right") - 1
-    waits = np.maximum(0, np.where(place >= 0, ends[np.maximum(place, 0)], 0) - times)
-    return 1e6 * rng.lognormal(0, 0.3, times.size) + 1e9 * waits
 
 
 def truth(p=0.99):
@@ -36,18 +21,6 @@ def truth(p=0.99):
     base_s = 1e-3 * np.exp(0.3 * np.random.default_rng(99).standard_normal(1_000_000))
     share = STALL_S / (CALM_S + STALL_S)
     return 1e9 * STALL_S * np.log(share * np.exp(base_s / STALL_S).mean() / (1 - p))
-
-
-def write(path, latencies, times_ms=None):
-    if times_ms is None:
-        times_ms = np.arange(len(latencies)) * 1_000 / RATE_HZ
-    rows = (f"{at:.3f},{it / 1e6:.4f}" for at, it in zip(times_ms, latencies, strict=True))
-    path.write_text("\n".join(["time_ms,latency_ms", *rows]) + "\n")
-    return path
-
-
-def audit(path, **more):
-    return unruly.audit(path, value="latency_ms", time="time_ms", time_unit="ms", **more)
 
 
 def test_early_stopping_claims_99_percent_and_holds_in_58_under_renewal_stalls():
@@ -111,9 +84,7 @@ def test_a_resample_has_as_many_beyond_as_the_file_on_average():
 
 
 def test_a_file_with_few_episodes_gets_no_figure(tmp_path):
-    latencies = np.full(60_000, 1e6) + np.random.default_rng(1).uniform(0, 1e5, 60_000)
-    latencies[10_000:11_000] = np.linspace(1e9, 1e6, 1_000)
-    (found,) = audit(write(tmp_path / "one-stall.csv", latencies))
+    (found,) = audit(write(tmp_path / "one-stall.csv", one_stall()))
     assert found.claims.interval_held is None
     assert "cannot show what the p99" in conclusion(found)
     assert "one independent episode, and 7 are needed" in conclusion(found)
@@ -121,9 +92,7 @@ def test_a_file_with_few_episodes_gets_no_figure(tmp_path):
 
 
 def test_a_closed_loop_lacks_the_requests_that_it_did_not_send(tmp_path):
-    took = np.where(np.arange(20_000) % 200 == 77, 5e8, 1e6)
-    starts = np.concatenate([[0], np.cumsum(took)[:-1]])
-    (found,) = audit(write(tmp_path / "closed.csv", took, starts / 1e6))
+    (found,) = audit(write(tmp_path / "closed.csv", *closed_loop()))
     assert found.omission.share < 0.02
     # 100 stalls of 500 ms at 1,000 a second
     assert found.omission.expected - found.omission.sent == pytest.approx(50_000, rel=0.02)
@@ -187,7 +156,7 @@ def test_where_more_failed_than_the_percentile_allows_there_is_none(tmp_path):
     path.write_text("\n".join(["time_ms,latency_ms,code", *rows]) + "\n")
     (found,) = audit(path, status="code")
     assert found.estimate is None
-    assert conclusion(found) == "there is no p99: 50 of 1,000 requests failed"
+    assert conclusion(found).startswith("there is no p99: 50 of 1,000 requests failed, and")
 
 
 def test_rows_that_are_sorted_by_latency_get_no_figure(tmp_path):
@@ -214,6 +183,63 @@ def test_every_small_file_gets_a_sentence(tmp_path, latencies):
     document = json.loads(json.dumps(audit_json(found), allow_nan=False))
     assert document["audits"][0]["n"] == len(latencies)
     assert document["audits"][0]["conclusion"] == conclusion(found[0])
+
+
+def test_operations_with_few_requests_share_one_sentence(tmp_path):
+    names = ["read"] * 300 + [f"rare-{it % 9}" for it in range(90)]
+    rows = [f"{it},{5 + it % 3},{name}" for it, name in enumerate(names)]
+    path = tmp_path / "ops.csv"
+    path.write_text("\n".join(["time_ms,latency_ms,name", *rows]) + "\n")
+    found = audit(path, op="name")
+    text = " ".join(audit_text(found).split())
+    assert text.count("ops.csv (csv), ") == 1
+    assert "fewer than 100 requests: rare-0, rare-1, rare-2, rare-3, rare-4, rare-5 and 3" in text
+    assert len(audit_json(found)["audits"]) == 10
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    paths = [tmp_path / name / "took.csv" for name in ("monday", "tuesday")]
+    for place, path in enumerate(paths):
+        path.parent.mkdir()
+        write(path, np.random.default_rng(place).lognormal(14, 0.5, 200))
+    assert [it.file for it in audit(paths)] == list(map(str, paths))
+    assert [it.file for it in audit(paths[:1])] == ["took.csv"]
+
+
+def test_the_legend_explains_the_percentile_that_was_asked_for(tmp_path):
+    path = write(tmp_path / "took.csv", np.random.default_rng(3).lognormal(14, 0.5, 3_000))
+    for asked, words in (
+        (99, "the p99 is the time that 1 request in 100 exceeds"),
+        (99.9, "the p99.9 is the time that 1 request in 1,000 exceeds"),
+        (97, "the p97 is the time that 3 % of the requests exceed"),
+    ):
+        text = " ".join(audit_text(audit(path, percentile=asked)).split())
+        assert f"How to read this: {words}." in text
+
+
+def test_a_picture_has_the_slowest_request_of_each_stretch_and_no_more_than_it_can_show(tmp_path):
+    latencies = np.random.default_rng(4).lognormal(14, 0.5, 120_000)
+    latencies[60_000] = 9e9
+    (found,) = audit(write(tmp_path / "took.csv", latencies))
+    points = found.points
+    assert SLOW_MOST - STRETCHES <= sum(points.slow) <= SLOW_MOST
+    assert len(points.at) == USUAL_MOST + sum(points.slow)
+    assert points.left_out == found.claims.beyond - sum(points.slow)
+    assert max(points.latency_ns) == pytest.approx(9e9)
+    assert points.at[int(np.argmax(points.latency_ns))] == pytest.approx(60e9)
+    assert (points.timed, points.end) == (True, pytest.approx(119.999e9))
+    assert list(points.at) == sorted(points.at)
+    assert all(
+        slow == (took > found.estimate)
+        for took, slow in zip(points.latency_ns, points.slow, strict=True)
+    )
+
+
+def test_a_picture_without_times_counts_the_requests(tmp_path):
+    path = write(tmp_path / "took.csv", np.random.default_rng(5).lognormal(14, 0.5, 300))
+    (found,) = unruly.audit(path, value="latency_ms", time="none")
+    assert found.points.timed is False
+    assert found.points.at == tuple(map(float, range(300)))
 
 
 def test_a_run_of_our_own_is_judged_too(tmp_path):

@@ -73,7 +73,17 @@ ALLOWED = {
         "topics",
     },
     "papers": {"base", "errors", "plan", "quantity", "stats", "tables", "topics"},
-    "html": {"base", "drawing", "errors", "output", "quantity", "run", "stats", "topics"},
+    "html": {
+        "auditing",
+        "base",
+        "drawing",
+        "errors",
+        "output",
+        "quantity",
+        "run",
+        "stats",
+        "topics",
+    },
     "api": {
         "auditing",
         "base",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +44,31 @@ COARSE: Final = "most of its latencies are 0: the clock of the tool is too coars
 RUN_LEAST_NS: Final = 10 * SECOND_NS
 """No shorter run is advised: it sees little of a system, however many requests it has."""
 FEW: Final = f"it has fewer than {FEWEST} requests"
+USUAL_MOST: Final = 400
+"""The requests of a picture that are not slow."""
+STRETCHES: Final = 200
+SLOW_MOST: Final = 800
+"""The slow requests of a picture; and the failed ones."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Requests of one operation for a picture: the slow ones, and a sample of the others.
+
+    A request is slow if it took longer than the percentile. If there are too many of them, the
+    slowest one of each stretch of the file is kept, and an even sample of the rest.
+    """
+
+    at: tuple[float, ...]
+    """Time since the first request (ns), or the number of the request if the file has no times."""
+    latency_ns: tuple[float, ...]
+    """``inf`` for a failed request."""
+    slow: tuple[bool, ...]
+    timed: bool
+    end: float
+    """The last request of the file, as in `at`."""
+    left_out: int
+    """Slow and failed requests that the picture lacks."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +100,8 @@ class Audited:
     """Requests of the file beyond `ROWS_MOST`."""
     ops_left_out: int
     """Operations of the file beyond `OPS_MOST`."""
+    points: Points | None = field(default=None, repr=False)
+    """None if the order of the requests is not known, or their latencies are too coarse."""
 
     @property
     def needed_ns(self) -> float | None:
@@ -122,15 +149,18 @@ def audit_files(
         raise ParameterError("--percentile", f"is {100 * p:g}", "above 0 and below 100", "99")
     found = []
     progress = Progress()
-    for path in map(Path, paths):
-        progress(f"{path.name}: reading")
+    places = [Path(it) for it in paths]
+    names = [it.name for it in places]
+    for path in places:
+        name = path.name if names.count(path.name) == 1 else str(path)
+        progress(f"{name}: reading")
         if (path / "manifest.json").is_file():
-            found += _audit(open_run(path), path.name, "unruly", p)
+            found += _audit(open_run(path), name, "unruly", p)
             continue
         with tempfile.TemporaryDirectory(prefix="unruly-audit-") as folder:
             imported = import_files([str(path)], Path(folder, "run"), options, progress)
             form = str(imported.files[0]["format"])
-            found += _audit(open_run(imported.directory), path.name, form, p)
+            found += _audit(open_run(imported.directory), name, form, p)
     progress("")
     return found
 
@@ -178,7 +208,48 @@ def _of_rows(
         None if timeless or span <= 0 else span,
         _estimate(values, p), judged, why,
         omission(started - started[0], values, p) if seen else None, scheduled, seen, *left_out,
+        None if why in (SORTED, COARSE) else _points(started, values, p, timed=not timeless),
     )  # fmt: skip
+
+
+def _points(
+    started: NDArray[np.int64], values: NDArray[np.float64], p: float, *, timed: bool
+) -> Points | None:
+    """Return the requests that a picture shows; None if none of them succeeded."""
+    good = np.isfinite(values)
+    if not good.any():
+        return None
+    limit = _estimate(values, p)
+    slow = good & (values > limit) if limit is not None else np.zeros(values.size, bool)
+    usual = np.flatnonzero(good & ~slow)
+    kept = np.concatenate([
+        _evenly(usual, USUAL_MOST), _thinned(np.flatnonzero(slow), values),
+        _thinned(np.flatnonzero(~good), values),
+    ])  # fmt: skip
+    kept.sort()
+    at = (started - started[0]).astype(np.float64) if timed else np.arange(values.size, dtype=float)
+    shown = slow[kept] | ~good[kept]
+    return Points(
+        tuple(at[kept].tolist()), tuple(values[kept].tolist()), tuple(slow[kept].tolist()),
+        timed, float(at[-1]), int((slow | ~good).sum() - shown.sum()),
+    )  # fmt: skip
+
+
+def _evenly(places: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return all places, or an even sample if they are many."""
+    if places.size <= most:
+        return places
+    return places[np.linspace(0, places.size - 1, most).astype(np.int64)]
+
+
+def _thinned(places: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return all places, or the slowest of each stretch of the file and a sample of the others."""
+    if places.size <= SLOW_MOST:
+        return places
+    stretch = places * STRETCHES // values.size
+    ranked = places[np.lexsort((values[places], stretch))]
+    slowest = ranked[np.diff(np.sort(stretch), append=STRETCHES) > 0]
+    return np.union1d(slowest, _evenly(places, SLOW_MOST - STRETCHES))
 
 
 def _is_sorted(values: NDArray[np.float64]) -> bool:

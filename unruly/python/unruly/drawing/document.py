@@ -6,7 +6,7 @@ Strings in these values are text, never markup: the template escapes all of them
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from unruly.drawing.format import DASH
 
@@ -16,6 +16,33 @@ if TYPE_CHECKING:
     from unruly.drawing.measured import Measured
 
 Spec = dict[str, Any]
+ABSENT: Final = (DASH, "Cannot be said. The small number leads to the reason below the table.")
+REPORT_WORDS: Final = (
+    (
+        "Response time",
+        "From the moment a request was due by its schedule until its reply was here. What a user "
+        "waits.",
+    ),
+    ("Service time", "From the moment it was sent. What the system took, once it was asked."),
+    ("p99", "99 % of the replies took at most so long, 1 % took longer."),
+    (
+        "Failed, censored",
+        "A request without a good reply has no latency. It is not left out: it counts as slower "
+        "than every reply that came. A percentile that falls among such requests cannot be said.",
+    ),
+    (
+        "Interval, level",
+        "Where the true value lies; at a level of 95 %, such an interval misses it once in 20 runs "
+        "at most.",
+    ),
+    (
+        "Promise",
+        "The upper end of the interval of the p99: it allows for stalls that come in bursts, and "
+        "is withheld when the run is too short to know.",
+    ),
+    ABSENT,
+)
+"""What the words of a report mean."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +136,7 @@ class Part:
     """A stretch of a section: of one environment where there are several."""
 
     heading: str = ""
+    statements: tuple[Statement, ...] = ()
     lead: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     figures: tuple[Figure, ...] = ()
@@ -118,7 +146,14 @@ class Part:
     @property
     def empty(self) -> bool:
         """Nothing to say."""
-        return not (self.lead or self.advice or self.figures or self.tables or self.closed_tables)
+        return not (
+            self.statements
+            or self.lead
+            or self.advice
+            or self.figures
+            or self.tables
+            or self.closed_tables
+        )
 
 
 @dataclass(frozen=True)
@@ -174,6 +209,10 @@ class Page:
     verdict: Verdict | None = None
     sections: tuple[Section, ...] = ()
     chapters: tuple[Chapter, ...] = ()
+    title: str = "unruly report"
+    """Follows the headline in the title of the window."""
+    glossary: tuple[tuple[str, str], ...] = REPORT_WORDS
+    """Words and their explanations, at the end of the page."""
 
     @property
     def figures(self) -> list[Figure]:

@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Any, Final
 from unruly.drawing.bundle import prepare
 
 if TYPE_CHECKING:
+    from unruly.html.audit import write_audit
     from unruly.html.figures.shift import comparison_sections
     from unruly.html.page import write_advice, write_report, write_sections
 
-__all__ = ["comparison_sections", "prepare", "write_advice", "write_report", "write_sections"]
+__all__ = [
+    "comparison_sections",
+    "prepare",
+    "write_advice",
+    "write_audit",
+    "write_report",
+    "write_sections",
+]
 
 _HOMES: Final = {
     "comparison_sections": "unruly.html.figures.shift",
     "write_advice": "unruly.html.page",
+    "write_audit": "unruly.html.audit",
     "write_report": "unruly.html.page",
     "write_sections": "unruly.html.page",
 }

@@ -84,8 +84,13 @@ def write_report(
 
 def write_sections(headline: str, found: Sequence[Section], output: str | os.PathLike[str]) -> Path:
     """Write a page of other sections: a comparison. Replaces an older file at once."""
+    return write_page(Page(headline, sections=tuple(found)), output)
+
+
+def write_page(page: Page, output: str | os.PathLike[str]) -> Path:
+    """Write a page as one HTML file and return its path. Replaces an older file at once."""
     with debug_mode(False):
-        return _write(_fill(Page(headline, sections=tuple(found)), prepare().result()), output)
+        return _write(_fill(page, prepare().result()), output)
 
 
 def write_advice(analysis: Analysis, advice: Advice, output: str | os.PathLike[str]) -> Path:
@@ -188,7 +193,6 @@ def _fill(page: Page, engine: str) -> str:
             script=Markup(script),
             hashes=[_hash(engine), _hash(script)],
             severity=SEVERITY_WORDS,
-            dash=format.DASH,
             licences=licences(),
         )
     )

@@ -3,47 +3,107 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from unruly.auditing import FEW
 from unruly.quantity import about, count, duration, percent
-from unruly.stats.claims import EARLY_LEVEL, LEVEL
+from unruly.stats.blocks import EPISODES_MIN
+from unruly.stats.claims import EARLY_LEVEL, FEWEST, LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unruly.auditing import Audited
-    from unruly.stats.claims import Held
+    from unruly.stats.claims import Claims, Held, Omission
 
 GOOD: Final = 0.9
 """A claim of 95 % that holds as often as this is called sound."""
-LEGEND: Final = (
-    "How to read this: the p99 is the time that 1 request in 100 exceeds. Its bounds say how "
-    "far the p99 of another run of the same system may lie from that of this file. Most tools "
-    "compute them as if each request were slow or fast by itself. In truth slow requests come "
-    "together, because a pause delays all that arrive meanwhile; then a file holds few "
-    "independent cases, and such bounds are too narrow."
-)
+LEVEL_SHOWN: Final = f"{100 * LEVEL:.0f} %"
+EARLY_SHOWN: Final = f"{100 * EARLY_LEVEL:.0f} %"
+ASSUMED: Final = "It assumes that each request is slow or fast by itself."
+NAMED: Final = 6
+"""The operations with few requests that are named."""
+OUTCOMES: Final = {
+    "sound": "worth what it says",
+    "unsure": "less certain than it looks",
+    "omits": "leaves out waiting",
+    "undecided": "not known from this file",
+    "silent": "nothing can be said",
+    "failed": "too many failures",
+}
+"""What a percentile is worth, in a few words."""
 
 
 def audit_text(found: Sequence[Audited], *, width: int = 80) -> str:
     """Return the audit of all operations, the conclusion of each first."""
-    blocks = [_block(it, width) for it in found]
-    left_out = {it.file: it.ops_left_out for it in found if it.ops_left_out}
-    for file, number in left_out.items():
-        told = f"{file}: {count(number)} more operations, with fewer requests, were left out."
-        blocks.append(textwrap.fill(told, width))
-    legend = textwrap.fill(LEGEND, width)
-    return "\n\n".join([*blocks, legend])
+    blocks = [_block(it, width) for it in shown(found)]
+    blocks += [textwrap.fill(said, width) for said in left_out(found)]
+    if found:
+        blocks.append(textwrap.fill(f"How to read this: {legend(found[0])}", width))
+    return "\n\n".join(blocks)
+
+
+def shown(found: Sequence[Audited]) -> list[Audited]:
+    """Return the audits without operations of few requests, but the first one of each file."""
+    first = {it.file: it for it in reversed(found)}
+    return [it for it in found if it.why != FEW or it is first[it.file]]
+
+
+def left_out(found: Sequence[Audited]) -> list[str]:
+    """Return a sentence for the operations of each file that have no words of their own."""
+    said, kept = [], set(map(id, shown(found)))
+    for file in dict.fromkeys(it.file for it in found):
+        own = [it for it in found if it.file == file]
+        names = [place_of(it) for it in own if id(it) not in kept]
+        if names:
+            more = f" and {count(len(names) - NAMED)} more" if len(names) > NAMED else ""
+            said.append(
+                f"{file}: nothing can be said about operations with fewer than {FEWEST} requests: "
+                f"{', '.join(names[:NAMED])}{more}."
+            )
+        if own[0].ops_left_out:
+            number = count(own[0].ops_left_out)
+            said.append(f"{file}: {number} more operations, with fewer requests, were left out.")
+    return said
+
+
+def meaning(it: Audited) -> str:
+    """Return what the percentile of an audit is.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> meaning(SimpleNamespace(p=0.99)), meaning(SimpleNamespace(p=0.97))
+    ('the p99 is the time that 1 request in 100 exceeds', 'the p97 is the time that 3 % of the \
+requests exceed')
+    """
+    one_in = 1 / (1 - it.p)
+    if abs(one_in - round(one_in)) < 1e-6 * one_in:
+        return f"the {name_of(it)} is the time that 1 request in {count(one_in)} exceeds"
+    return f"the {name_of(it)} is the time that {percent(1 - it.p)} of the requests exceed"
+
+
+def legend(it: Audited) -> str:
+    """Return how to read an audit, for a reader without statistics."""
+    name = name_of(it)
+    return (
+        f"{meaning(it)}. A run is a sample of what a system does, so its {name} is an estimate, "
+        f"and bounds say where the true {name} lies. Most tools compute bounds as if each request "
+        f"were slow or fast by itself. In truth slow requests come together, because one pause "
+        f"delays every request that arrives during it. A file with thousands of slow requests may "
+        f"hold only a few independent cases, and then the usual bounds are too narrow."
+    )
 
 
 def audit_json(found: Sequence[Audited]) -> dict[str, Any]:
     """Return the audit for a program; times are in ns, and null stands for the unknown."""
     documents = []
     for it in found:
-        document = asdict(it)
+        document = asdict(replace(it, points=None))
+        del document["points"]
         document |= {"needed_ns": it.needed_ns, "as_narrow_ns": it.as_narrow_ns}
         if it.claims:
             own = document["claims"].pop("own")
@@ -76,150 +136,235 @@ def name_of(it: Audited) -> str:
     return f"p{100 * it.p:.10g}"
 
 
-def conclusion(it: Audited) -> str:
-    """Return the first sentence: what the percentile of one operation is worth."""
-    name = name_of(it)
+def outcome(it: Audited) -> str:
+    """Return what the percentile of one operation is worth: a key of `OUTCOMES`."""
     if it.estimate is None and it.failed:
-        return f"there is no {name}: {count(it.failed)} of {count(it.n)} requests failed"
-    known = it.estimate is not None and it.n * (1 - it.p) >= 1
-    shown = f"the {name} of {duration(it.estimate)}" if known else f"its {name}"
+        return "failed"
     if it.claims is None:
-        return f"nothing can be said about {shown}, because {it.why}"
+        return "silent"
+    if _omits(it):
+        return "omits"
     held = it.claims.interval_held
     if held is None:
-        return f"this file cannot show what {shown} is worth: {_reason(it)}"
-    if held.share >= GOOD:
+        return "undecided"
+    return "sound" if held.share >= GOOD else "unsure"
+
+
+def _omits(it: Audited) -> bool:
+    """Return whether requests that were not sent would lift the percentile out of its bounds."""
+    if it.omission is None or it.claims is None or it.claims.interval_held is None:
+        return False
+    highest = it.claims.high or it.claims.estimate or 0.0
+    return it.omission.estimate is None or it.omission.estimate > highest
+
+
+def conclusion(it: Audited) -> str:
+    """Return the first sentence: what the percentile of one operation is worth."""
+    name, found = name_of(it), outcome(it)
+    if found == "failed":
+        return (
+            f"there is no {name}: {count(it.failed)} of {count(it.n)} requests failed, and a "
+            f"failed request counts as slower than every reply"
+        )
+    known = it.estimate is not None and it.n * (1 - it.p) >= 1
+    shown = f"the {name} of {duration(it.estimate)}" if known else f"its {name}"
+    if found == "silent":
+        return f"nothing can be said about {shown}, because {it.why}"
+    if found == "omits" and it.omission:
+        said = (
+            f"{shown} leaves out waiting: the clients did not send about {missing(it.omission)} "
+            f"requests while slow ones were open"
+        )
+        with_them = it.omission.estimate
+        return (
+            f"{said}, and with them it would be near {duration(with_them)}" if with_them else said
+        )
+    if found == "undecided":
+        return f"this file cannot show what {shown} is worth: {reason(it)}"
+    if found == "sound":
         return f"{shown} is worth what it says"
+    assert it.claims is not None
+    assert it.claims.interval_held is not None
     return (
-        f"{shown} is less sure than it looks: bounds of the usual kind hold in about "
-        f"{_share(held)} of such runs, and not in {LEVEL:.0%}".replace("%", " %")
+        f"{shown} is less certain than it looks: bounds from the usual formula would be right in "
+        f"about {share(it.claims.interval_held)} of such runs, not in {LEVEL_SHOWN}"
     )
 
 
-def _reason(it: Audited) -> str:
+def reason(it: Audited) -> str:
+    """Return why the file supports no bounds of its percentile."""
     assert it.claims is not None
     own = it.claims.own
+    if own.abstained == "A1" and not it.claims.beyond:
+        return f"no request was slower than its {name_of(it)}"
     if own.abstained == "A1":
         return (
-            f"{count(it.claims.beyond)} requests were slower, but they came in about "
-            f"{_episodes(it.claims.episodes)}, and 7 are needed"
+            f"{_slower(it)}, but they came in about {episodes(it.claims)}, and {EPISODES_MIN:g} "
+            f"are needed"
         )
     return str(own.reason)
 
 
-def _episodes(number: float) -> str:
-    if number < 1.5:
-        return "one independent episode"
-    return f"{about(number)} independent episodes"
+def _slower(it: Audited) -> str:
+    assert it.claims is not None
+    number = it.claims.beyond
+    return f"{count(number)} {'request was' if number == 1 else 'requests were'} slower"
 
 
-def _share(held: Held) -> str:
-    return f"{100 * held.share:.0f}%"
+def episodes(found: Claims) -> str:
+    """Return in how many independent episodes the slow requests came."""
+    number = min(found.episodes, float(found.beyond))
+    return f"{about(number)} independent episodes" if number >= 2 else "one independent episode"
 
 
-def _range(held: Held) -> str:
-    return f"[{100 * held.low:.0f} %, {100 * held.high:.0f} %]"
+def share(held: Held) -> str:
+    """Return how often a claim holds, in whole per cent."""
+    return f"{100 * held.share:.0f} %"
+
+
+def span(held: Held) -> str:
+    """Return the range of `share`."""
+    return f"{100 * held.low:.0f} % to {100 * held.high:.0f} %"
+
+
+def size(it: Audited) -> str:
+    """Return how many requests there are, how many failed, and how long the run was."""
+    length = f" in {duration(it.duration_ns)}" if it.duration_ns else ""
+    failed = f", {count(it.failed)} failed" if it.failed else ""
+    said = f"{count(it.n)} {'request' if it.n == 1 else 'requests'}{length}{failed}."
+    if it.left_out:
+        said += f" The last {count(it.left_out)} requests of the file were left out."
+    return said
+
+
+def place_of(it: Audited) -> str:
+    """Return the operation, and the cell and repeat if there are several."""
+    where = f" in {it.cell}" if it.cell not in ("", "all") else ""
+    where += f", repeat {it.repeat + 1}" if it.repeat else ""
+    return f"{it.op}{where}"
 
 
 def _block(it: Audited, width: int) -> str:
-    where = f" in {it.cell}" if it.cell not in ("", "all") else ""
-    where += f", repeat {it.repeat + 1}" if it.repeat else ""
-    length = f" in {duration(it.duration_ns)}" if it.duration_ns else ""
-    failed = f", {count(it.failed)} failed" if it.failed else ""
-    first = f"{it.file} ({it.format}), {it.op}{where}: {conclusion(it)}."
-    lines = textwrap.wrap(first, width)
-    said = [f"{count(it.n)} requests{length}{failed}."]
-    if it.left_out:
-        said.append(f"The last {count(it.left_out)} requests of the file were left out.")
+    lines = textwrap.wrap(f"{it.file} ({it.format}), {place_of(it)}: {conclusion(it)}.", width)
+    said = [size(it)]
     if it.claims and it.claims.estimate is not None:
-        said += [*_claimed(it), *_worth(it)]
-    said.append(_waits(it))
-    for sentence in said:
+        said += [claimed(it), held(it), supported(it), length(it)]
+    for sentence in filter(None, [*said, waits(it)]):
         lines += textwrap.wrap(sentence, width, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(lines)
 
 
-def _claimed(it: Audited) -> list[str]:
-    """Say what tools claim of such a file."""
+def claimed(it: Audited) -> str:
+    """Return what tools claim of such a file, and what they assume."""
     assert it.claims is not None
     found, name = it.claims, name_of(it)
-    low, high = found.low, found.high
-    if low is not None and high is not None:
-        bounds = f"lies between {duration(low)} and {duration(high)}"
-    elif low is not None:
-        bounds = f"is at least {duration(low)}"
-    else:
-        return [
-            f"The file is too short for any bounds of its {name}, even of independent requests."
-        ]
-    said = f"The usual claim: the {name} {bounds} ({LEVEL:.0%} confidence)"
-    if found.bound is not None:
-        said += (
-            f", or at most {duration(found.bound)} ({EARLY_LEVEL:.0%}, as MLPerf's early stopping)"
+    if found.low is None:
+        return f"The file is too short for any bounds of its {name}, even from the usual formula."
+    if found.high is None:
+        return (
+            f"The usual formula puts the {name} at {duration(found.low)} or more, with "
+            f"{LEVEL_SHOWN} confidence. The file is too short for an upper bound. {ASSUMED}"
         )
-    said = said.replace("%", " %")
-    return [f"{said}. Both take each request for independent of all others."]
+    said = (
+        f"The usual formula puts the {name} between {duration(found.low)} and "
+        f"{duration(found.high)}, with {LEVEL_SHOWN} confidence."
+    )
+    if found.bound is None:
+        return f"{said} {ASSUMED}"
+    return (
+        f"{said} MLPerf's early stopping puts it at {duration(found.bound)} or less, with "
+        f"{EARLY_SHOWN} confidence. {ASSUMED.replace('It assumes', 'Both assume')}"
+    )
 
 
-def _worth(it: Audited) -> list[str]:
-    """Say how often such claims hold, and what this file can really say."""
+def held(it: Audited) -> str:
+    """Return how often such claims hold; empty if the file cannot show it."""
     assert it.claims is not None
-    found, name, own = it.claims, name_of(it), it.claims.own
-    said = []
-    if found.interval_held:
-        held, bound = found.interval_held, found.bound_held
-        text = f"Where requests depend as here it holds {_pair(held)}, and not in {LEVEL:.0%}"
-        if bound:
-            text += f"; the limit of {EARLY_LEVEL:.0%} holds {_pair(bound)}"
-        said.append(
-            f"{text}. {count(found.beyond)} requests were slower than the {name}; they came in "
-            f"about {_episodes(found.episodes)}.".replace("%", " %").replace("  ", " ")
-        )
-    interval = own.interval
-    if interval and interval.low is not None:
-        upper = f"and {duration(interval.high)}" if interval.high else "and a time nobody knows"
-        said.append(
-            f"What this file can say: the {name} lies between {duration(interval.low)} {upper} "
-            f"(95 % confidence or better)."
-        )
-        if it.as_narrow_ns and found.interval_held and found.interval_held.share < GOOD:
-            said.append(
-                f"To know it as well as the usual claim says, measure for about "
-                f"{duration(it.as_narrow_ns)}."
-            )
-    elif it.needed_ns:
-        least = "at least" if own.abstained in ("A2a", "A2b") else "about"
-        said.append(
-            f"To have any bounds of the {name}, measure for {least} {duration(it.needed_ns)}."
+    found, name = it.claims, name_of(it)
+    if found.interval_held is None:
+        return ""
+    said = (
+        f"{_slower(it)} than the {name}, in about {episodes(found)}. If such a run were repeated, "
+        f"the usual bounds would contain the true {name} in {share(found.interval_held)} of the "
+        f"runs (range {span(found.interval_held)}); the formula claims {LEVEL_SHOWN}."
+    )
+    if found.bound_held:
+        said += (
+            f" MLPerf's bound would be right in {share(found.bound_held)} (range "
+            f"{span(found.bound_held)}); it claims {EARLY_SHOWN}."
         )
     return said
 
 
-def _pair(held: Held) -> str:
-    return f"in {100 * held.share:.0f} % {_range(held)}"
+def supported(it: Audited) -> str:
+    """Return the bounds that the file supports; empty if there are none."""
+    assert it.claims is not None
+    name, found = name_of(it), it.claims.own.interval
+    if found is None or found.low is None:
+        return ""
+    if not found.high:
+        return (
+            f"This file supports: the {name} is {duration(found.low)} or more. It is too short "
+            f"for an upper bound."
+        )
+    return (
+        f"This file supports: the {name} lies between {duration(found.low)} and "
+        f"{duration(found.high)}, with 95 % confidence or better, even if slow requests come "
+        f"together."
+    )
 
 
-def _waits(it: Audited) -> str:
-    """Say whether waits before the send are missing."""
+def length(it: Audited) -> str:
+    """Return the run length that would support the claim; empty if it is this one or unknown."""
+    assert it.claims is not None
+    name, own = name_of(it), it.claims.own
+    if outcome(it) == "unsure" and it.as_narrow_ns:
+        return (
+            f"To know the {name} as exactly as the usual formula claims, measure for about "
+            f"{duration(it.as_narrow_ns)}."
+        )
+    if own.abstained and it.needed_ns:
+        least = "at least" if own.abstained in ("A2a", "A2b") else "about"
+        return f"To have any bounds of the {name}, measure for {least} {duration(it.needed_ns)}."
+    return ""
+
+
+def waits(it: Audited) -> str:
+    """Return whether waits before the send are missing."""
     if it.scheduled:
         return "The file has scheduled times, so its latencies include the wait before the send."
     if it.omission:
         found = it.omission
         said = (
-            f"Not measured: while slow requests were open, {percent(found.share)} of the usual "
-            f"requests were sent, as from clients that wait for a reply before they send again "
-            f"(coordinated omission). About {count(round(found.expected - found.sent))} requests "
-            f"are missing"
+            f"While slow requests were open, only {percent(found.share)} of the usual requests "
+            f"were sent: the clients waited for a reply before they sent again (coordinated "
+            f"omission). About {missing(found)} requests are missing."
         )
         if found.estimate is not None:
-            said += f". With them the {name_of(it)} would be near {duration(found.estimate)}"
-        return said + ". This is an estimate and corrects nothing."
+            said += f" With them the {name_of(it)} would be near {duration(found.estimate)}."
+        return (
+            f"{said} This is an estimate, and the other figures leave it out. To measure it, send "
+            f"on a schedule."
+        )
     if it.seen:
         return (
-            "No sign of clients that waited for slow requests before they sent others. A wait "
-            "before the send is not in these latencies."
+            "The file has no sign of clients that waited for slow requests before they sent "
+            "others (coordinated omission). But a wait before the send is not in its latencies."
         )
     return (
-        "This file cannot show whether clients waited for slow requests before they sent others "
-        "(coordinated omission)."
+        f"This file cannot show whether clients waited for slow requests before they sent others "
+        f"(coordinated omission), because {_unseen(it)}."
     )
+
+
+def missing(found: Omission) -> str:
+    """Return about how many requests were not sent."""
+    return about(max(0.0, found.expected - found.sent))
+
+
+def _unseen(it: Audited) -> str:
+    if it.n < FEWEST:
+        return FEW
+    if it.duration_ns is None:
+        return "it has no time of each request"
+    return "its times are whole seconds"
