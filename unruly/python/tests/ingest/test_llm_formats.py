@@ -1,7 +1,7 @@
 """Load generators of language models, and summaries of bombardier and k6.
 
-guidellm 0.8.1 wrote its request. Those of vLLM and aiperf, and the summaries of bombardier and k6,
-have the form that the tools' documentation and sources give.
+guidellm 0.8.1 wrote its request. The others have the form that the tools' documentation and sources
+give; aiperf and bombardier wrote files in `real` too.
 """
 
 from __future__ import annotations

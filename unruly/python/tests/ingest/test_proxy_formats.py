@@ -1,6 +1,7 @@
 """Access logs of Envoy, AWS load balancers, Caddy and Traefik.
 
-None of these tools wrote the lines: each line has the form that the tool's documentation gives.
+The lines of this file have the forms that the documentation of each tool gives. Envoy and Caddy
+wrote files in `real` too.
 """
 
 from __future__ import annotations

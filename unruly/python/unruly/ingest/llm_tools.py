@@ -301,7 +301,8 @@ def _aiperf_reply(number: int, it: dict[str, Any]) -> Reply:
     about, metrics, error = it["metadata"], it.get("metrics") or {}, it.get("error")
     sent = int(about["request_start_ns"])
     taken = _metric(metrics, "request_latency")
-    duration = taken[0] if taken else int(about["request_end_ns"]) - sent
+    # a request that got no stream ends when it began: then nobody knows how long it took
+    duration = taken[0] if taken else int(about["request_end_ns"]) - sent or None
     status = "ok"
     if error or about.get("was_cancelled"):
         told = error if isinstance(error, dict) else {}

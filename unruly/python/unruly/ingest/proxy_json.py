@@ -1,8 +1,8 @@
 """Access logs of Caddy and Traefik as JSON, an object a line.
 
-Each is read in the form that its documentation gives. Caddy writes a line when a request has ended,
-and its time is that of the line; Traefik notes when a request began. Paths and addresses are not
-kept.
+Caddy's is read as Caddy 2.6 wrote it, Traefik's in the form that its documentation gives. Caddy
+writes a line when a request has ended, and its time is that of the line; Traefik notes when a
+request began. Paths and addresses are not kept.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _caddy_row(number: int, it: Any) -> Row:
     when = at if isinstance(at, str) else int(at) * S + round(float(at) % 1 * S)
     return Row(
         number, when, round(float(taken) * S), _method(it["request"].get("method")),
-        _ended(int(it["status"])), received_bytes=int(it.get("size") or 0),
+        _ended(int(it["status"])), sent_bytes=int(it.get("bytes_read") or 0),
+        received_bytes=int(it.get("size") or 0),
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Access logs of Envoy, AWS application load balancers and Traefik, one request a line of text.
 
-Each is read in the form that its documentation gives: none of these tools wrote the files of the
-tests. Envoy and Traefik note when a request began, a load balancer of AWS when it answered. Paths
-and addresses are not kept.
+Envoy's is read as Envoy 1.40 wrote it, the others in the form that their documentation gives. Envoy
+and Traefik note when a request began, a load balancer of AWS when it answered. Paths and addresses
+are not kept.
 """
 
 from __future__ import annotations

@@ -39,6 +39,10 @@ WRK_CORRECTED: Final = (
 WRK_FAILED: Final = re.compile(r"\s+(?:Non-2xx or 3xx responses: |Socket errors: )(?P<rest>.*)")
 AUTOCANNON: Final = re.compile(r"p(\d+)(?:_(\d+))?$")
 BOMBARDIER_COUNTS: Final = ("req1xx", "req2xx", "req3xx", "req4xx", "req5xx", "others")
+BOMBARDIER_FAILED: Final = (
+    "bombardier counts failed requests among its latencies and does not say which they are: each "
+    "bin loses the same share"
+)
 SYSBENCH: Final = re.compile(r"\s*(?P<value>\d+\.\d+) \|\**\s+(?P<count>\d+)$")
 SYSBENCH_HALF: Final = math.exp(math.log(1e8) / 1_023 / 2)
 """A bar of sysbench stands in the middle of its bin; 1,023 steps lie between 1 us and 100 s."""
@@ -163,6 +167,8 @@ def _bombardier(source: Source, options: Options) -> Iterator[Batch]:
     steps = [(float(share) / 100, float(value) * us) for share, value in percentiles.items()]
     counted = {it: float(told.get(it) or 0) for it in BOMBARDIER_COUNTS}
     failed = counted["req4xx"] + counted["req5xx"] + counted["others"]
+    if failed:
+        source.lacks(BOMBARDIER_FAILED)
     length = max(1, round(float(told["timeTakenSeconds"]) * S))
     ends = (0.0, float(latency["max"]) * us)
     yield from _of_percentiles((0, length), steps, ends, sum(counted.values()), failed)
