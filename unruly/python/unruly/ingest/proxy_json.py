@@ -1,7 +1,7 @@
 """Access logs of Caddy and Traefik as JSON, an object a line.
 
-Caddy's is read as Caddy 2.6 wrote it, Traefik's in the form that its documentation gives. Caddy
-writes a line when a request has ended, and its time is that of the line; Traefik notes when a
+Caddy's is read as Caddy 2.6 and 2.11 wrote it, Traefik's in the form that its documentation gives.
+Caddy writes a line when a request has ended, and its time is that of the line; Traefik notes when a
 request began. Paths and addresses are not kept.
 """
 
