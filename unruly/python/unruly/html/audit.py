@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from unruly.auditing import Audited
     from unruly.drawing.document import Table
 
-BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|min|h|d)\b)")
 PICTURES_MOST: Final = 24
 """The pictures of a page: each has up to a thousand marks."""
 NAMES_MOST: Final = 4
@@ -60,8 +58,8 @@ def audit_page(found: Sequence[Audited]) -> Page:
     every, found = found, words.shown(found)
     first, name, alone = found[0], words.name_of(found[0]), len(found) == 1
     return Page(
-        _glued(format.capital(words.conclusion(first))) if alone else _headline(found, name),
-        f"{first.file} ({first.format}), {words.place_of(first)}: {_glued(words.size(first))}"
+        words.glued(format.capital(words.conclusion(first))) if alone else _headline(found, name),
+        f"{first.file} ({first.format}), {words.place_of(first)}: {words.glued(words.size(first))}"
         if alone
         else f"{format.capital(words.meaning(first))}. Each one here is an estimate from one run.",
         kicker=f"What is this {name} worth?" if alone else f"What are these {name} figures worth?",
@@ -143,22 +141,17 @@ def _reliable(it: Audited) -> Statement:
     if held is None:
         why = f"{format.capital(words.reason(it))}. Nothing in this file can decide it."
         return _statement(question, "Not known", why)
-    answer = f"In about {_glued(words.share(held))} of runs"
+    answer = f"In about {words.glued(words.share(held))} of runs"
     return _statement(question, answer, words.held(it), RELIABLE.get(words.outcome(it), "plain"))
 
 
-def _glued(text: str) -> str:
-    """Return the text with each number and its unit on one line."""
-    return BEFORE_UNIT.sub(format.NBSP, text)
-
-
 def _statement(question: str, answer: str, text: str, mood: str = "plain") -> Statement:
-    return Statement(question, _glued(answer), _glued(text), mood)
+    return Statement(question, words.glued(answer), words.glued(text), mood)
 
 
 def _needed(it: Audited) -> float | None:
     """Return the run length (ns) to advise; None if it is this one or is not known."""
-    if it.claims is None or words.outcome(it) in ("sound", "omits"):
+    if it.claims is None or words.outcome(it) in ("sound", "omits", "failed"):
         return None
     return it.needed_ns if it.claims.own.abstained else it.as_narrow_ns
 
@@ -207,15 +200,17 @@ def _row(it: Audited) -> list[Datum]:
     claims, outcome = it.claims, words.outcome(it)
     held = claims.interval_held if claims else None
     own = claims.own.interval if claims else None
-    none = it.why or (words.conclusion(it) if outcome == "failed" else "the file is too short")
+    none = it.why or "the file is too short"
     why = words.reason(it) if claims and claims.own.abstained else none
+    if outcome == "failed":
+        none = why = words.conclusion(it)
     no_length = NO_HELP if outcome == "omits" else why
     return [
         Datum(it.file, number=False, aside=words.place_of(it)),
         Datum(words.OUTCOMES[outcome], number=False, strong=outcome in MOODS),
         number(format.duration(it.estimate), none),
         number((_bounds(claims.low, claims.high) if claims else "") or format.DASH, none),
-        Datum(_glued(words.share(held)), aside=_glued(words.span(held)))
+        Datum(words.glued(words.share(held)), aside=words.glued(words.span(held)))
         if held
         else number(format.DASH, why),
         number((_bounds(own.low, own.high) if own else "") or format.DASH, why),
@@ -233,8 +228,8 @@ def _files(found: Sequence[Audited], every: Sequence[Audited]) -> list[Section]:
             figure = picture(it, f"audit-{drawn}") if drawn < PICTURES_MOST else None
             drawn += figure is not None
             heading = words.place_of(it) if len(own) > 1 else ""
-            conclusion = _glued(f"{format.capital(words.conclusion(it))}.")
-            size = f"{it.format}, {words.place_of(it)}: {_glued(words.size(it))}"
+            conclusion = words.glued(f"{format.capital(words.conclusion(it))}.")
+            size = f"{it.format}, {words.place_of(it)}: {words.glued(words.size(it))}"
             parts.append(
                 Part(
                     heading,
@@ -276,8 +271,8 @@ def _numbers(it: Audited) -> tuple[Table, ...]:
             Datum(name, number=False),
             number(format.duration(low), reason),
             number(format.duration(high), short if name != "this file" else why),
-            number(_glued(level)),
-            Datum(_glued(words.share(held)), aside=_glued(words.span(held)))
+            number(words.glued(level)),
+            Datum(words.glued(words.share(held)), aside=words.glued(words.span(held)))
             if held
             else number(format.DASH, "its method allows for it" if name == "this file" else why),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,8 @@ GOOD: Final = 0.9
 LEVEL_SHOWN: Final = f"{100 * LEVEL:.0f} %"
 EARLY_SHOWN: Final = f"{100 * EARLY_LEVEL:.0f} %"
 ASSUMED: Final = "It assumes that each request is slow or fast by itself."
+NO_BREAK: Final = "\u00a0"
+BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=%|(?:ns|µs|ms|s|min|h|d)\b)")
 NAMED: Final = 6
 """The operations with few requests that are named."""
 OUTCOMES: Final = {
@@ -40,9 +43,8 @@ OUTCOMES: Final = {
 def audit_text(found: Sequence[Audited], *, width: int = 80) -> str:
     """Return the audit of all operations, the conclusion of each first."""
     blocks = [_block(it, width) for it in shown(found)]
-    blocks += [textwrap.fill(said, width) for said in left_out(found)]
-    if found:
-        blocks.append(textwrap.fill(f"How to read this: {legend(found[0])}", width))
+    said = [*left_out(found), *([f"How to read this: {legend(found[0])}"] if found else [])]
+    blocks += ["\n".join(_wrapped(it, width)) for it in said]
     return "\n\n".join(blocks)
 
 
@@ -245,13 +247,24 @@ def place_of(it: Audited) -> str:
 
 
 def _block(it: Audited, width: int) -> str:
-    lines = textwrap.wrap(f"{it.file} ({it.format}), {place_of(it)}: {conclusion(it)}.", width)
+    lines = _wrapped(f"{it.file} ({it.format}), {place_of(it)}: {conclusion(it)}.", width)
     said = [size(it)]
     if it.claims and it.claims.estimate is not None:
         said += [claimed(it), held(it), supported(it), length(it)]
     for sentence in filter(None, [*said, waits(it)]):
-        lines += textwrap.wrap(sentence, width, initial_indent="  ", subsequent_indent="  ")
+        lines += _wrapped(sentence, width, "  ")
     return "\n".join(lines)
+
+
+def glued(text: str) -> str:
+    """Return the text with a space that does not break between a number and its unit."""
+    return BEFORE_UNIT.sub(NO_BREAK, text)
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Return lines that keep a number and its unit together, with plain spaces."""
+    lines = textwrap.wrap(glued(text), width, initial_indent=indent, subsequent_indent=indent)
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def claimed(it: Audited) -> str:

@@ -109,6 +109,8 @@ def _caption(it: Audited, points: Points, bounds: pd.DataFrame, *, failed: bool)
         )
         if bounds["at_most"].notna().any():
             said.append("A triangle is an upper bound alone.")
+        if bounds["near"].notna().any():
+            said.append("A diamond is an estimate with the requests that were not sent.")
         if OWN not in set(bounds["row"]):
             said.append("This file supports no bounds, so it has no bar.")
     return " ".join(said)
@@ -203,7 +205,7 @@ def _ranges(it: Audited, bounds: pd.DataFrame, height: int) -> Spec:
     for own, style in ((False, "second"), (True, "saved")):
         layers.append(
             alt.Chart(chart.records(bars[bars["own"] == own], ["row", "low", "high", "end"]))
-            .mark_rule(strokeWidth=9, opacity=0.75, style=style)
+            .mark_rule(strokeWidth=8, strokeCap="round", opacity=0.75, style=style)
             .encode(x=alt.X("low:Q", **axis), x2="end:Q", y=y, tooltip=tips)
         )
     marks = (("at_most", "triangle-left", "second"), ("near", "diamond", "failed"))
