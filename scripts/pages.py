@@ -10,6 +10,7 @@ from typing import Final
 
 import finding_pages
 import middleware
+import real_audits
 import real_causes
 import runtimes
 import stores
@@ -24,7 +25,9 @@ from unruly import papers
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAPERS: Final = ROOT / "unruly" / "docs" / "papers.md"
-STUDIES: Final = (stores, runtimes, streams, real_causes, middleware, three_tier)
+STUDIES: Final = (
+    stores, runtimes, streams, real_audits, real_causes, middleware, three_tier,
+)  # fmt: skip
 
 
 def texts() -> dict[Path, str]:

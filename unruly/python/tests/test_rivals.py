@@ -12,7 +12,7 @@ from conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY))
 
-from bench import rival_study, tried
+from bench import audits, rival_study, tried
 from bench.false_promises import study
 from bench.families import FAMILIES
 from bench.fquest import batches, fquest, running_quantiles
@@ -151,3 +151,30 @@ def test_the_way_that_the_method_takes_is_the_method():
     plain = found["30 blocks, without a correction"]
     assert plain["answered"] >= corrected["answered"] == ours["answered"]
     assert plain["wrong"] >= corrected["wrong"] == ours["wrong"]
+
+
+def test_parts_of_a_long_file_hold_as_often_as_their_requests_are_independent():
+    rng = np.random.default_rng(4)
+    calm = audits.studied(rng.lognormal(14, 0.5, 180_000), parts=20)
+    # 95 % of 20 parts, and three standard errors
+    assert calm["usual_held"] >= 16
+    assert calm["figures"]["interval_held"]["n"] == calm["supported"] == 20
+    assert calm["figures"]["interval_held"]["share"] == pytest.approx(0.93, abs=0.05)
+    # episodes of 50 requests; one request in 50 is slow
+    slow = np.repeat(rng.random(12_000) < 0.02, 50)
+    stalls = audits.studied(np.where(slow, 1e8, 1e6) * rng.lognormal(0, 0.5, slow.size), parts=20)
+    assert stalls["usual_held"] < 12
+    assert stalls["supported_held"] >= 0.8 * stalls["supported"]
+    figure = stalls["figures"]["interval_held"]
+    assert 1 <= figure["n"] < stalls["parts"]
+    # three standard errors of 20 parts
+    assert figure["share"] == pytest.approx(stalls["usual_held"] / 20, abs=0.27)
+
+
+def test_the_latencies_of_a_long_file_are_in_the_order_of_their_times(tmp_path):
+    path = tmp_path / "took.csv"
+    path.write_text("time_ms,latency_ms\n" + "".join(f"{900 - at},{at}\n" for at in range(900)))
+    options = {"value": "latency_ms", "time": "time_ms", "time_unit": "ms"}
+    values, length_ns = audits.latencies(path, **options)
+    assert values.tolist() == [1e6 * at for at in reversed(range(900))]
+    assert length_ns == 899e6

@@ -1,4 +1,4 @@
-"""Files that Envoy, Caddy, bombardier and aiperf wrote: `real/README.md` says how."""
+"""Files that Envoy, Caddy, bombardier and aiperf wrote: `real/sources.txt` says how."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text(name):
 
 
 def test_every_real_file_is_tried():
-    assert {path.name for path in REAL.iterdir()} == {*FILES, "README.md"}
+    assert {path.name for path in REAL.iterdir()} == {*FILES, "sources.txt"}
 
 
 @pytest.mark.parametrize("name", FILES)
