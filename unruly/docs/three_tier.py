@@ -18,16 +18,21 @@ from stores import doubts
 
 KEPT = "2026-11-29-amd-2core/side-by-side/three-tier.summary.json"
 CRASHES = "2026-11-29-amd-2core/side-by-side/three-tier-recovery.summary.json"
+CLIENTS = "2026-11-29-intel-2core/side-by-side/three-tier-recovery-clients.summary.json"
 PAGE = Path(__file__).with_name("three-tier.md")
 MS = 1e6
 
 
 def written(page: str) -> str:
     """Return the page with its tables as the kept numbers have them."""
-    crashes, crossed = kept.read(CRASHES), kept.read(KEPT)
+    crashes, crossed, clients = kept.read(CRASHES), kept.read(KEPT), kept.read(CLIENTS)
     parts = {
         "three-tier recovery trust": doubts(crashes),
-        "three-tier recovery": recoveries(crashes["over_time"]["recoveries"]),
+        "three-tier recovery": recoveries(crashes["over_time"]["recoveries"], "application"),
+        "three-tier clients trust": doubts(clients),
+        "three-tier clients": recoveries(
+            clients["over_time"]["recoveries"], "replication and clients"
+        ),
         "three-tier trust": doubts(crossed),
         "three-tier factors": factors(crossed["magical"]),
         "three-tier applications": applications(crossed["magical"]),
@@ -40,10 +45,10 @@ def ms(value: float | None) -> str:
     return "-" if value is None else number(value / MS)
 
 
-def recoveries(found: list[dict[str, Any]]) -> str:
-    """A row for each process that was killed."""
+def recoveries(found: list[dict[str, Any]], what: str) -> str:
+    """A row for each process that was killed in each cell; ``what`` the cells vary."""
     head = [
-        "application", "killed", "crashes", "recovery", "detection", "fail-over", "request",
+        what, "killed", "crashes", "recovery", "detection", "fail-over", "request",
         "slowest without a crash", "requests slower than the recovery", "break-even",
     ]  # fmt: skip
     rows = [recovery(it) for it in sorted(found, key=lambda it: (it["cell"], it["process"]))]
@@ -56,7 +61,7 @@ def recovery(row: dict[str, Any]) -> list[str]:
     longer = "-" if held["longer"] is None else f"{held['longer']} of {held['fault_free']}"
     rate = row["break_even"]
     return [
-        f"`{row['cell'].partition('=')[2]}`",
+        " ".join(f"`{it.partition('=')[2]}`" for it in row["cell"].split()),
         f"`{row['process']}`",
         str(len(row["fault_ns"])),
         interval(held["median_ns"], ms),
