@@ -1,6 +1,7 @@
 //! The class of the kernel's scheduler that a process runs in.
 
 use anyhow::{Result, bail};
+use unruly_trace::set_scheduler;
 
 /// Puts this process into the real-time class. Threads and processes made later are in it too, and
 /// no earlier ones.
@@ -9,13 +10,9 @@ use anyhow::{Result, bail};
 ///
 /// When the host does not allow it.
 pub(crate) fn realtime() -> Result<()> {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: the parameters are read, and 0 is this process.
-    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
-    if set == 0 {
+    let Err(error) = set_scheduler(0, libc::SCHED_FIFO, 1) else {
         return Ok(());
-    }
-    let error = std::io::Error::last_os_error();
+    };
     bail!(
         "this host does not let a process into the real-time class ({error}); wanted root and a quota for it; hint: scheduling = \"normal\""
     )
@@ -23,18 +20,14 @@ pub(crate) fn realtime() -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use unruly_trace::scheduler;
 
-    /// The class of the calling thread.
-    fn class() -> i32 {
-        // SAFETY: the call takes a number only, and 0 is this thread.
-        unsafe { libc::sched_getscheduler(0) }
-    }
+    use super::*;
 
     #[test]
     fn a_thread_is_in_the_real_time_class_or_the_host_says_why_not() {
         // A thread of its own: the other tests stay as they are.
-        let tried = std::thread::spawn(|| (realtime(), class()));
+        let tried = std::thread::spawn(|| (realtime(), scheduler().expect("a class")));
         match tried.join().expect("no panic") {
             (Ok(()), class) => assert_eq!(class, libc::SCHED_FIFO),
             (Err(error), class) => {

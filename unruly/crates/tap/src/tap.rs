@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use unruly_time::{Clock, ClockPair, ClockWatch, ColumnNs, DurationNs, MonoNs, StepNs, monotonic};
+use unruly_trace::set_scheduler;
 
 use crate::asker::{Askers, listening};
 use crate::ring::Ring;
@@ -158,7 +159,6 @@ pub fn is_listening(server: &Server) -> bool {
 /// Has this thread, and those that it starts, never interrupt another one when they wake up: a tap on
 /// a busy host should not delay the requests that it measures.
 fn do_not_push_in() {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters are read, and 0 is this thread. Where it is not allowed nothing changes.
-    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) };
+    // Where it is not allowed nothing changes.
+    let _ = set_scheduler(0, libc::SCHED_BATCH, 0);
 }

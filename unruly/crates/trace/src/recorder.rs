@@ -21,6 +21,7 @@ use crate::error::TraceError;
 use crate::locks::WriterLock;
 use crate::manifest::Copies;
 use crate::record::{Record, Status};
+use crate::scheduling::set_scheduler;
 use crate::spool::{SpoolHeader, seal_spool};
 use crate::tally_page::TallyPage;
 
@@ -482,12 +483,7 @@ fn set_priority(thread: u32, nice: i32) {
         return;
     }
     if let (LOW, Ok(id)) = (nice, nix::libc::pid_t::try_from(thread)) {
-        let parameters = nix::libc::sched_param { sched_priority: 0 };
-        // SAFETY: the parameters are read, and the call touches nothing but the scheduling of this
-        // process's thread.
-        let _ = unsafe {
-            nix::libc::sched_setscheduler(id, nix::libc::SCHED_OTHER, &raw const parameters)
-        };
+        let _ = set_scheduler(id, nix::libc::SCHED_OTHER, 0);
     }
     // SAFETY: setpriority touches nothing but the scheduling of this process's thread.
     let _ = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, thread, nice) };

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use unruly_trace::DurationNs;
+use unruly_trace::{DurationNs, set_scheduler};
 
 use crate::probe::monotonic_ns;
 
@@ -36,37 +36,14 @@ impl Trial {
 pub(super) fn try_realtime() -> Trial {
     let trial = || {
         Trial::of(|| {
-            set_scheduler(libc::SCHED_FIFO, 1)?;
-            set_scheduler(libc::SCHED_OTHER, 0)?;
+            set_scheduler(0, libc::SCHED_FIFO, 1)?;
+            set_scheduler(0, libc::SCHED_OTHER, 0)?;
             Ok(true)
         })
     };
     thread::spawn(trial)
         .join()
         .unwrap_or_else(|_| Trial::Failed("the thread died".to_owned()))
-}
-
-fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
-    // SAFETY: all zero bits are a valid value of this struct of integers; libc for musl has more
-    // fields than libc for glibc, so that it cannot be written out.
-    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = priority;
-    // The system call itself: musl's function always says that it is not supported.
-    // SAFETY: the pointer is valid for the length of the call, which keeps nothing; thread 0 is
-    // the caller.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            0,
-            policy,
-            &raw const parameters,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 /// Median time of writing 4 KiB and waiting until the disk has it, in `folder`.
@@ -107,6 +84,8 @@ pub(super) fn free_bytes(folder: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use unruly_trace::scheduler;
+
     use super::*;
 
     #[test]
@@ -125,10 +104,8 @@ mod tests {
 
     #[test]
     fn the_trial_of_priority_leaves_our_own_thread_alone() {
-        // SAFETY: reads the caller's policy, and nothing else.
-        let policy = || unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-        let before = policy();
+        let before = scheduler().unwrap();
         let _ = try_realtime();
-        assert_eq!(policy(), before);
+        assert_eq!(scheduler().unwrap(), before);
     }
 }
