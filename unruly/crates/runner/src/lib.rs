@@ -261,6 +261,9 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
     }
     services::check_processes(cells)?;
     services::check_parameters(cells)?;
+    for protocol in protocols(cells) {
+        unruly_stream::check_library(protocol, unruly_stream::LOADS_LIBRARIES)?;
+    }
     let mut met: Vec<&Store> = Vec::new();
     for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {
@@ -283,14 +286,19 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
     Ok(())
 }
 
-/// Has the libraries of all protocols of a run at hand. Returns where those are that the system has not.
-fn libraries(cells: &[PlanCell]) -> Option<String> {
+/// Returns the protocols of all streams of a run.
+fn protocols(cells: &[PlanCell]) -> BTreeSet<Protocol> {
     let protocols = cells.iter().filter_map(|cell| match &cell.plan.load {
         Load::Stream(stream) => Some(stream.protocol),
         _ => None,
     });
-    let protocols: BTreeSet<Protocol> = protocols.collect();
-    let wanted = protocols.into_iter().filter_map(unruly_stream::library_of);
+    protocols.collect()
+}
+
+/// Has the libraries of all protocols of a run at hand. Returns where those are that the system has not.
+fn libraries(cells: &[PlanCell]) -> Option<String> {
+    let wanted = protocols(cells);
+    let wanted = wanted.into_iter().filter_map(unruly_stream::library_of);
     let say = |text: &str| eprintln!("{text}");
     // Each is fetched, and all into one folder.
     let places = wanted.map(|(name, package)| library(name, package, &say));

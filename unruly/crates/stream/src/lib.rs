@@ -135,6 +135,25 @@ pub fn library_of(protocol: Protocol) -> Option<(&'static str, &'static str)> {
     }
 }
 
+/// True if this program can load shared libraries. A static program cannot.
+pub const LOADS_LIBRARIES: bool = cfg!(not(target_feature = "crt-static"));
+
+/// Checks that a program can carry a protocol. `loads` is true if it can load shared libraries.
+///
+/// # Errors
+///
+/// Fails if the protocol needs a shared library and the program is static.
+pub fn check_library(protocol: Protocol, loads: bool) -> io::Result<()> {
+    match library_of(protocol) {
+        Some((name, _)) if !loads => Err(io::Error::other(format!(
+            "{}: this program is static and cannot load {name}; hint: build unruly from its \
+             sources, or use another protocol",
+            protocol.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Returns the libraries that the library of a protocol depends on. Each comes after its own
 /// dependencies.
 fn needed_by(protocol: Protocol) -> &'static [&'static str] {

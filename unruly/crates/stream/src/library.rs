@@ -5,10 +5,11 @@ use std::path::Path;
 
 use libloading::Library;
 
-use crate::{Options, library_of, needed_by};
+use crate::{LOADS_LIBRARIES, Options, check_library, library_of, needed_by};
 
 /// Opens the library of a protocol, from the folder in the options or else from the system.
 pub(crate) fn open(options: &Options) -> io::Result<Library> {
+    check_library(options.protocol, LOADS_LIBRARIES)?;
     let Some(named) = library_of(options.protocol) else {
         return Err(io::Error::other("it has no library"));
     };
@@ -70,6 +71,19 @@ mod tests {
     use unruly_plan::Protocol;
 
     use super::*;
+
+    #[test]
+    fn a_static_program_refuses_a_protocol_that_needs_a_library_and_no_other() {
+        let said = check_library(Protocol::Enet, false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            said.starts_with("enet: this program is static and cannot load libenet.so.7; hint: "),
+            "{said}"
+        );
+        check_library(Protocol::Enet, true).unwrap();
+        check_library(Protocol::Tcp, false).unwrap();
+    }
 
     #[test]
     fn a_library_that_there_is_not_is_named_with_its_package() {
