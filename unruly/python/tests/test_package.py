@@ -53,6 +53,7 @@ ALLOWED = {
         "tables",
     },
     "live": {"base", "errors", "quantity", "stats"},
+    "installation": set(),
     "until": {"live", "stats"},
     "auditing": {"errors", "ingest", "progress", "run", "stats", "tables"},
     "listing": {"base", "errors"},

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{FromArgMatches as _, Parser, Subcommand, ValueHint};
+use clap::{FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
 use unruly_plan::{Drive, DurationNs, Load, Plan, PlanError, Secret, ServiceFile, Url};
@@ -19,13 +19,14 @@ use crate::check::{CheckArguments, check};
 use crate::concealed::{command, conceal};
 use crate::drive::{DriveArguments, in_flags};
 use crate::live::LiveArguments;
+use crate::self_check::self_check;
 use crate::slos::slos;
 use crate::targets::targets;
 use crate::watch::{CaptureArguments, WatchArguments, capture, watch};
 use crate::{help, service_parameters, shipped};
 
 /// A check found something: a host unfit to measure, a limit broken, a difference.
-const EXIT_FINDING: u8 = 1;
+pub(crate) const EXIT_FINDING: u8 = 1;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -126,6 +127,17 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Check that this installation is complete
+    #[command(name = "self", after_help = ending("0 everything works, 1 a part is missing, 2 an error", &[
+        ("unruly self check", "Try the program, the kernel, a short run and the analysis"),
+    ]))]
+    Installation {
+        /// What to do
+        action: InstallationAction,
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Repair a run that was cut off (other verbs do so by themselves)
     #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly recover runs/demo", "Repair the run in runs/demo"),
@@ -220,6 +232,12 @@ enum Verb {
     },
 }
 
+/// What `unruly self` can do.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum InstallationAction {
+    Check,
+}
+
 /// Parses, calls, prints; never panics on input.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -298,6 +316,10 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Watch(arguments) => watch(arguments),
         Verb::Capture(arguments) => capture(&arguments),
         Verb::Doctor { duration, json } => examine(duration, json),
+        Verb::Installation {
+            action: InstallationAction::Check,
+            json,
+        } => self_check(json),
         Verb::Recover { directory } => recover(&directory),
         Verb::Plans { name } => plans(name.as_deref()),
         Verb::Targets { name } => targets(name.as_deref()),

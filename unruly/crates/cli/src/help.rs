@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Host and program",
         &[
             "doctor",
+            "self",
             "recover",
             "plans",
             "targets",

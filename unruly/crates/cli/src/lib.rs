@@ -11,6 +11,7 @@ mod har;
 mod help;
 mod live;
 mod python_verbs;
+mod self_check;
 mod service_parameters;
 mod shipped;
 mod slos;

@@ -11,6 +11,13 @@ use nix::sys::resource::{Resource, getrlimit};
 /// Address space of an analysis at least: its libraries alone map most of that.
 const ADDRESS_SPACE_BYTES_MIN: u64 = 1 << 30;
 
+/// Where the package comes from, at the end of an error.
+pub const HOW_TO_INSTALL: &str = concat!(
+    "pip install unruly-",
+    env!("CARGO_PKG_VERSION"),
+    "-*.whl of the same release"
+);
+
 /// Looks for the package without importing it, which takes a hundred times as long.
 /// Keeps the working directory out of the module path: a folder `unruly` there may be anybody's.
 const SAFE_PATH: &str = "-P";
@@ -34,8 +41,8 @@ pub fn find() -> Result<PathBuf> {
         }
     }
     bail!(
-        "python: no interpreter here has the package unruly; wanted Python 3.11 with it; \
-         hint: pip install unruly, or name one in UNRULY_PYTHON"
+        "analysis: no Python here has the package unruly; \
+         hint: {HOW_TO_INSTALL}, or name a Python that has it in UNRULY_PYTHON"
     )
 }
 
