@@ -28,7 +28,7 @@ JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup hook build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	transcripts test-flurry test-seeds test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-today mutations-all e2e-services guidellm kafka opentelemetry redis-clients chaos soak fuzz-files advisories notices notices-javascript sbom bench bench-flurry pages docs site test-site \
+	mutations mutations-today mutations-all e2e-services guidellm kafka opentelemetry redis-clients chaos soak fuzz-files advisories notices notices-javascript sbom release test-release bench bench-flurry pages docs site test-site \
 	demo check jvm test-jvm
 
 help: ## List the targets
@@ -84,8 +84,8 @@ test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 test-long: ## The long stages that CI runs after `test`, without what it has run: 45 minutes
 	@MORE_SEEDS=150 SEEDS_SECONDS=300 SMOKED=yes scripts/stages.sh $(LONG)
 
-test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, and the day's seventh of the mutations
-	@scripts/stages.sh $(QUICK) advisories build compile-benches $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today
+test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, the release files, and the day's seventh of the mutations
+	@scripts/stages.sh $(QUICK) advisories build compile-benches $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today release test-release
 
 # Each is installed when it is missing and we may.
 tools: ## Install the Debian packages that tests need
@@ -221,6 +221,15 @@ chaos: setup build $(CHECKER) tools ## Kill, stop, freeze and switch off parts o
 
 soak: setup build ## Ten minutes under load: the memory of every process after two and after ten
 	$(PY) -m pytest -q -s unruly/tests/soak
+
+# x86_64, aarch64, or both; one of them is that of this host, which writes the completions and man pages.
+ARCHITECTURES ?= $(shell uname -m)
+release: setup sbom ## Build the release files for ARCHITECTURES into target/dist
+	@scripts/tool_environment.sh $(PYTHON) zig
+	PYTHONPATH=scripts $(PY) -m releasing $(ARCHITECTURES)
+
+test-release: setup ## Install and run the release files of `make release`, and nothing else of this checkout
+	$(PY) -m pytest -q unruly/tests/release
 
 bench: setup build ## Side-by-side benchmarks; results go to unruly/bench/runs/
 	PYTHONPATH=unruly:. $(PY) -m bench $(NAMES)

@@ -7,7 +7,7 @@ name=${2:?usage: scripts/tool_environment.sh PYTHON NAME}
 root=$(cd "$(dirname "$0")/.." && pwd)
 lock=$root/scripts/$name/requirements.lock tools=$root/target/$name
 cmp -s "$lock" "$tools/installed.lock" && exit 0
-echo "installing $name for the tests"
+echo "installing $name"
 rm -rf "$tools"
 mkdir -p "$(dirname "$tools")"
 "$python" -m venv "$tools"
