@@ -256,6 +256,7 @@ def alone(folder: Path) -> Iterator[Setting]:
 
 
 PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
+    "install.md": redis,
     "promise.md": redis,
     "https.md": https,
     "llm.md": model,
@@ -294,6 +295,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
     linked = set(re.findall(r"\(\.\./unruly/docs/([\w-]+\.md)\)", index))
     titles = {name: (DOCS / name).read_text(encoding="utf-8").partition("\n")[0] for name in linked}
     assert {name for name, title in titles.items() if title.startswith("# How to ")} == {
+        "install.md",
         "promise.md",
         "https.md",
         "llm.md",
@@ -328,6 +330,10 @@ def test_every_command_of_a_how_to_is_run_or_says_why_not() -> None:
             assert block.language == "sh" or "not run" in block.marks, f"{name}\n{block.text}"
             reasons += [(name, why) for mark, why in block.marks.items() if mark == "not run"]
     assert reasons == [
+        ("install.md", "it compiles for minutes; make test-release tests what it makes"),
+        ("install.md", "make test-release installs the wheel and measures with it"),
+        ("install.md", "make test-release runs the programs of the tarball"),
+        ("install.md", "make test-release runs the image with podman"),
         ("ci.md", "GitHub runs it; the tests of the action run action/run.sh"),
         ("ci.md", "GitLab runs it; the tests of the action run action/run.sh"),
     ]
