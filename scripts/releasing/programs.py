@@ -14,6 +14,8 @@ from third_party.components import ROOT
 
 PLATFORMS = {"x86_64": "amd64", "aarch64": "arm64"}
 """The architectures that can be built, in the words of Rust and in those of OCI."""
+PROFILE = "dist"
+"""The profile of Cargo that makes small programs."""
 NAMES = ("unruly", "flurry")
 """The programs."""
 TOOLS = ROOT / "target" / "zig" / "bin"
@@ -33,7 +35,7 @@ def command(architecture: str) -> list[str]:
     """
     packages = [word for name in PACKAGES for word in ("--package", name)]
     target = ["--target", triple(architecture)]
-    return ["cargo", "zigbuild", "--release", "--locked", *packages, "--bins", *target]
+    return ["cargo", "zigbuild", "--profile", PROFILE, "--locked", *packages, "--bins", *target]
 
 
 def environment() -> dict[str, str]:
@@ -68,4 +70,4 @@ def build(architecture: str) -> dict[str, Path]:
     subprocess.run(["rustup", "target", "add", target], cwd=ROOT, check=True)
     subprocess.run(command(architecture), cwd=ROOT, env=environment(), check=True)
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return {name: folder / target / "release" / name for name in NAMES}
+    return {name: folder / target / PROFILE / name for name in NAMES}
