@@ -1,4 +1,4 @@
-"""Transactions of a gateway: what other clients see, and what is left when the gateway dies."""
+"""Transactions of a gateway: other clients see them whole, also when the gateway dies."""
 
 from __future__ import annotations
 
@@ -179,6 +179,8 @@ def test_nobody_sees_half_of_a_transaction(address: tuple[str, int]) -> None:
                 reply = wire.ask_all([("MULTI",), *gets, ("EXEC",)])[-1]
                 seen.add(tuple(reply.split(b"\r\n")[2::2]))
 
+    with closing(Wire(address)) as wire:
+        wire.ask("MSET", *(word for key in keys for word in (key, "first")))
     writers = [threading.Thread(target=write, args=(name,)) for name in range(4)]
     readers = [threading.Thread(target=read) for _ in range(3)]
     for thread in [*writers, *readers]:
@@ -248,6 +250,15 @@ def test_a_value_that_is_too_large_is_refused_and_the_connection_stays(
         replies = wire.ask_all([("MULTI",), *[("APPEND", "long", half)] * 2, ("EXEC",)])
         assert replies[3].startswith(b"-EXECABORT")
         assert wire.ask("EXISTS", "long") == b":0\r\n"
+        # Nothing waits for an operation that no message can carry.
+        for words in [("HSET", "hash", "a", half, "b", half), ("SET", "a", half, "IFEQ", half)]:
+            assert wire.ask(*words).startswith(b"-ERR value")
+        assert wire.ask("DBSIZE").startswith(b":")
+        # A value that does not fit the replies of a transaction twice is not taken for none.
+        wire.ask("SET", "big", half)
+        replies = wire.ask_all([("MULTI",), ("MGET", "big", "big"), ("EXEC",)])
+        assert replies[-1].startswith(b"*1\r\n-ERR")
+        wire.ask("DEL", "big")
 
 
 def test_a_lock_is_released_by_its_holder_alone(address: tuple[str, int]) -> None:

@@ -219,6 +219,7 @@ impl From<SubmitError> for Error {
             SubmitError::Key(length) => Self::KeyLength(length),
             SubmitError::SequenceGoesBack { given, last } => Self::SequenceGoesBack { given, last },
             SubmitError::Busy(_) => Self::Busy,
+            SubmitError::TooLong(bytes) => Self::ValueTooLarge { bytes },
             SubmitError::Full(bytes) => Self::BacklogFull { bytes },
             SubmitError::Level => Self::LevelTooLow,
         }

@@ -223,7 +223,8 @@ impl<C: Caller> Owner<C> {
         let earlier = self
             .began
             .map(|(at, since)| at.0.saturating_add(passed(since)));
-        clock::wall().max(WallNs(earlier.unwrap_or(0)))
+        let earlier = WallNs(earlier.unwrap_or(0)).max(self.portal.at());
+        clock::wall().max(earlier)
     }
 
     /// Lets go of the session when every write is on every replica.
@@ -324,8 +325,8 @@ impl<C: Caller> Owner<C> {
         }
     }
 
-    /// Returns an error if so many operations cannot be submitted at once. If some are writes,
-    /// `bytes` are those of the writes.
+    /// Returns an error if this number of operations, with these bytes together, cannot be
+    /// submitted at once. `writes` is true if some of them are writes.
     pub(crate) fn has_room_for(
         &self,
         operations: usize,

@@ -12,8 +12,13 @@ use crate::machine::Malformed;
 
 const BITS_PER_BYTE: usize = 8;
 
-/// The most bytes of the answers to one operation, so that they fit a message.
-const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX;
+/// The most bytes of the answers to one operation: the longest value and a few small answers fit a
+/// message.
+const ANSWER_BYTES_MAX: usize = VALUE_BYTES_MAX + 1_024;
+
+/// The most bytes of values that the operations of a transaction go through, each counted as often
+/// as an operation reads or writes it. A replica does nothing else meanwhile.
+const WORK_BYTES_MAX: usize = 16 * VALUE_BYTES_MAX;
 
 /// What an operation leaves: the new value, and the answer.
 type Executed = (Option<Value>, Answer);
@@ -55,7 +60,8 @@ pub(super) fn execute(
     }
 }
 
-/// Executes operations one after another. The value stays as it was if their answers are too long.
+/// Executes operations one after another. The value stays as it was if their answers are too long, or
+/// if they would take too long.
 fn several(
     live: Option<&Value>,
     all: Vec<Operation>,
@@ -64,13 +70,15 @@ fn several(
 ) -> Result<Executed, Malformed> {
     let mut state = live.cloned();
     let mut answers = Vec::with_capacity(all.len());
-    let mut bytes = 0;
+    let (mut bytes, mut work) = (0, 0);
     for operation in all {
         // An operation before may have left a value that has ended already.
         let found = state.as_ref().filter(|it| !it.has_ended(at));
         let (after, answer) = execute(found, operation, at, value_bytes_max)?;
         bytes += answer.size_bytes();
-        if bytes > ANSWER_BYTES_MAX {
+        let held = |state: Option<&Value>| state.map_or(0, |it| it.bytes.len());
+        work += held(found).max(held(after.as_ref()));
+        if bytes > ANSWER_BYTES_MAX || work > WORK_BYTES_MAX {
             return Ok((live.cloned(), Answer::TooLarge));
         }
         state = after;
@@ -399,7 +407,7 @@ mod tests {
 
     #[test]
     fn several_operations_whose_answers_fit_no_message_change_nothing() {
-        let long = Bytes::from(vec![7; ANSWER_BYTES_MAX / 2]);
+        let long = Bytes::from(vec![7; VALUE_BYTES_MAX / 2 + 1_024]);
         let told = run(vec![
             (1, Operation::set(long)),
             (
@@ -412,8 +420,29 @@ mod tests {
             ),
             (1, Operation::Append(bytes(""))),
         ]);
-        let unchanged = i64::try_from(ANSWER_BYTES_MAX / 2).unwrap();
+        let unchanged = i64::try_from(VALUE_BYTES_MAX / 2 + 1_024).unwrap();
         assert_eq!(told[1..], [Answer::TooLarge, Answer::Number(unchanged)]);
+    }
+
+    #[test]
+    fn operations_that_would_take_a_replica_too_long_change_nothing() {
+        let long = Bytes::from(vec![7; VALUE_BYTES_MAX / 2]);
+        let many = |count| {
+            Operation::Several(vec![
+                Operation::SetBit {
+                    offset: 0,
+                    on: true
+                };
+                count
+            ])
+        };
+        let told = run(vec![
+            (1, Operation::set(long)),
+            (1, many(33)),
+            (1, many(32)),
+        ]);
+        assert_eq!(told[1], Answer::TooLarge);
+        assert!(matches!(&told[2], Answer::Several(all) if all[0] == Answer::Number(0)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub struct Field {
 pub enum HashOperation {
     /// Sets fields, and returns the number of new ones.
     Set {
-        /// The fields. Of two with one name the later counts.
+        /// The fields. A later one replaces an earlier one of its name.
         fields: Vec<Field>,
         /// True to leave fields that exist as they are.
         only_absent: bool,

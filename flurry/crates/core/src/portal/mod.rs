@@ -31,6 +31,7 @@ use crate::id::{
 };
 use crate::machine::Access;
 use crate::message::{Control, Copies, Message, Opened, Owned, Request};
+use crate::wire::OPERATION_BYTES_MAX;
 use chain::Chain;
 use parts::Part;
 pub use parts::Sessions;
@@ -128,6 +129,12 @@ pub enum SubmitError {
         /// The last number.
         last: u64,
     },
+    /// The operation fits no message.
+    #[error(
+        "operation: it has {0} bytes; wanted at most {max}; hint: divide it",
+        max = crate::wire::OPERATION_BYTES_MAX
+    )]
+    TooLong(usize),
     /// The level promises fewer copies than the owner does.
     #[error(
         "level: it promises too few copies for this session; wanted quorum, all or disk; hint: open the session with fewer copies to use other levels"
@@ -449,6 +456,10 @@ impl Portal {
             return Err(SubmitError::Fenced(epoch));
         }
         let key = Key::new(part.owned.session, submission.key.clone())?;
+        // It would be sent again and again, and arrive nowhere.
+        if submission.operation.len() > OPERATION_BYTES_MAX {
+            return Err(SubmitError::TooLong(submission.operation.len()));
+        }
         let bytes = submission.key.len() + submission.operation.len();
         self.has_room(submission.access, bytes)?;
         let last = number_of(self.last);
@@ -495,8 +506,8 @@ impl Portal {
         self.has_room_for(1, !reads, bytes)
     }
 
-    /// Checks that so many more operations are within the bounds. If some are writes, `bytes` are
-    /// those of the writes.
+    /// Checks that more operations, with this number of bytes together, are within the bounds.
+    /// `writes` is true if some of them are writes.
     ///
     /// # Errors
     ///
@@ -516,7 +527,9 @@ impl Portal {
             return Err(SubmitError::Busy(held));
         }
         let held = self.unstable.bytes();
-        if writes && held > 0 && held + bytes > self.params.bytes_max {
+        // One operation always fits an empty backlog.
+        let is_bound = held > 0 || operations > 1;
+        if writes && is_bound && held + bytes > self.params.bytes_max {
             return Err(SubmitError::Full(held));
         }
         Ok(())

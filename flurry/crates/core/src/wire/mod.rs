@@ -34,6 +34,9 @@ use crate::message::Message;
 /// The longest message: a state of the largest value, with its key and envelope.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 20) + 4096;
 
+/// The longest operation, which fits a message together with the longest key and the envelope.
+pub const OPERATION_BYTES_MAX: usize = MESSAGE_BYTES_MAX - crate::id::Key::BYTES_MAX - 2_048;
+
 /// The longest message that goes into a datagram; a longer one goes over TCP.
 pub const DATAGRAM_BYTES_MAX: usize = 60_000;
 

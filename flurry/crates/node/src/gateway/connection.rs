@@ -60,8 +60,8 @@ struct Rest {
     /// Number of the next operation.
     step: usize,
     steps: std::vec::IntoIter<(Bytes, Operation)>,
-    /// True for a transaction, whose operations all begin at once.
-    is_whole: bool,
+    /// The time of a transaction, whose operations all begin at once.
+    whole_at: Option<WallNs>,
     /// True if the answers are the ends of values that the client watches.
     watches: bool,
 }
@@ -75,6 +75,8 @@ pub(super) struct Next {
     pub(super) operation: Operation,
     /// True if the answer is the end of a value that the client watches.
     pub(super) watches: bool,
+    /// The owner's time of the operation; `None` for the present time.
+    pub(super) at: Option<WallNs>,
 }
 
 #[derive(Debug)]
@@ -215,7 +217,7 @@ impl Connection {
             place,
             step: 0,
             steps: plan.steps.into_iter(),
-            is_whole: false,
+            whole_at: None,
             watches: false,
         });
     }
@@ -224,7 +226,7 @@ impl Connection {
     pub(super) fn plan_whole(&mut self, plan: Plan, at: WallNs) {
         self.plan(plan, at);
         if let Some(rest) = &mut self.rest {
-            rest.is_whole = true;
+            rest.whole_at = Some(at);
         }
     }
 
@@ -253,10 +255,11 @@ impl Connection {
     /// under way.
     pub(super) fn next(&mut self) -> Option<Next> {
         let rest = self.rest.as_mut()?;
-        if self.operations >= UNDER_WAY_MAX && !rest.is_whole {
+        if self.operations >= UNDER_WAY_MAX && rest.whole_at.is_none() {
             return None;
         }
         let (place, step, watches) = (rest.place, rest.step, rest.watches);
+        let at = rest.whole_at;
         let (key, operation) = rest.steps.next()?;
         rest.step += 1;
         if rest.steps.len() == 0 {
@@ -269,6 +272,7 @@ impl Connection {
             key,
             operation,
             watches,
+            at,
         })
     }
 
@@ -345,7 +349,7 @@ impl Connection {
                 place,
                 step: 0,
                 steps: plan.steps.into_iter(),
-                is_whole: false,
+                whole_at: None,
                 watches: false,
             });
         }

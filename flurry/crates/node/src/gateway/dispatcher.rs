@@ -57,6 +57,8 @@ pub(super) struct Asked {
     pub(super) timeout: Duration,
     /// See [`Submission::refuses_doubt`].
     pub(super) refuses_doubt: bool,
+    /// The owner's time of the operation; `None` for the present time.
+    pub(super) at: Option<WallNs>,
     pub(super) purpose: Purpose,
 }
 
@@ -297,6 +299,7 @@ impl Dispatcher {
                 key,
                 operation,
                 watches,
+                at,
             } = next;
             let purpose = Purpose::Step {
                 connection: connection.number,
@@ -319,6 +322,7 @@ impl Dispatcher {
                 level: connection.said.level,
                 timeout: self.timeout,
                 refuses_doubt: !knows,
+                at,
                 purpose,
             };
             let number = self.submit(now, key.clone(), &operation, caller);
@@ -346,7 +350,7 @@ impl Dispatcher {
             operation: operation.encode(),
             access,
             level: asked.level,
-            at: self.owner.wall(now),
+            at: asked.at.unwrap_or_else(|| self.owner.wall(now)),
             timeout: DurationNs(timeout),
             sequence: None,
             refuses_doubt: asked.refuses_doubt,
@@ -383,8 +387,13 @@ impl Dispatcher {
                 watches,
             } => {
                 let outcome = self.judge(&told.key, told.access, told.outcome);
-                if watches && let Ok(Answer::Number(end)) = outcome {
-                    self.watches.ends(connection, WallNs(end));
+                match outcome {
+                    Ok(Answer::Number(end)) if watches => {
+                        self.watches.ends(connection, WallNs(end));
+                    }
+                    // Nobody knows when the value ends.
+                    Err(_) if watches => self.watches.ends(connection, WallNs(i64::MIN)),
+                    _ => {}
                 }
                 Some((connection, place, step, outcome))
             }
@@ -460,6 +469,7 @@ impl Dispatcher {
                 level: Level::Quorum,
                 timeout: limit,
                 refuses_doubt: false,
+                at: None,
                 purpose: Purpose::Copies(number),
             };
             self.submit(now, key, &Operation::Get, asked);
@@ -516,11 +526,13 @@ fn is_http(name: &[u8]) -> bool {
 }
 
 /// Returns the refusal of a command that the user may not run, or `None` if it may.
-fn refused(connection: &Connection, spec: &Spec, words: &[Bytes]) -> Option<Reply> {
+pub(super) fn refused(connection: &Connection, spec: &Spec, words: &[Bytes]) -> Option<Reply> {
     let user = connection.said.user.as_ref()?;
     let may_run = user.may_run(spec.class)
         && (!spec.tells_value(words) || user.may_run(Class::Read))
-        && (!spec.is_of_others(words) || user.may_run(Class::Admin));
+        && (!spec.is_of_others(words) || user.may_run(Class::Admin))
+        && (!spec.writes_more() || user.may_run(Class::Write))
+        && (!spec.is_of_all_keys() || user.may_use(b""));
     if !may_run {
         let name = spec.name;
         let refusal = format!("NOPERM this user has no permissions to run the '{name}' command");

@@ -7,8 +7,9 @@ use flurry_core::resp::error;
 use super::keys::{Read, integer, one};
 use super::shape::Shape;
 
-/// Maximum length of a pattern of `HSCAN` in bytes: each field is compared with all of it.
-const PATTERN_BYTES_MAX: usize = 1_024;
+/// Maximum length of a pattern of `HSCAN` in bytes: the names of all fields, up to a mebibyte, are
+/// compared with all of it.
+const PATTERN_BYTES_MAX: usize = 64;
 
 /// Reads a command on a hash. `name` is in lower case, and `words` are the words behind it. Returns
 /// `None` if the command is none on hashes or has a wrong number of words.

@@ -3,7 +3,7 @@
 //! A library sends the text of its script once, and later its digest. The gateway recognises the
 //! text, whatever its spaces, comments and kind of quotes, and does the same as one operation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use flurry_core::id::WallNs;
@@ -60,6 +60,8 @@ const KNOWN: &[(&str, Script)] = &[
 #[derive(Debug, Default)]
 pub(super) struct Scripts {
     sent: BTreeMap<String, Script>,
+    /// The digests, oldest first.
+    order: VecDeque<String>,
 }
 
 impl Scripts {
@@ -89,10 +91,8 @@ impl Scripts {
                 let number = |word| Reply::Integer(i64::from(known(word)));
                 Reply::Array(digests.iter().map(number).collect())
             }
-            (b"flush", _) => {
-                self.sent.clear();
-                Reply::Status("OK")
-            }
+            // Nothing is saved by forgetting a few digests, which other clients may still use.
+            (b"flush", _) => Reply::Status("OK"),
             _ => error("ERR unknown subcommand or wrong number of arguments for 'script' command"),
         }
     }
@@ -107,8 +107,13 @@ impl Scripts {
             )
         })?;
         let digest = hex(text);
-        if self.sent.len() < KEPT_MAX {
-            self.sent.insert(digest.clone(), script);
+        if self.sent.insert(digest.clone(), script).is_none() {
+            self.order.push_back(digest.clone());
+        }
+        if self.order.len() > KEPT_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.sent.remove(&oldest);
         }
         Ok((digest, script))
     }

@@ -93,12 +93,11 @@ impl Shape {
             let outcomes: Vec<_> = answers.into_iter().map(Ok).collect();
             return parts.reply(&outcomes, now);
         }
-        if *self == Self::Values {
-            // A value of another kind counts as none here.
-            return Reply::Array(answers.into_iter().map(value).collect());
-        }
         if let Some(complaint) = answers.iter().find_map(|it| self.complaint(it)) {
             return complaint;
+        }
+        if *self == Self::Values {
+            return Reply::Array(answers.into_iter().map(value).collect());
         }
         if *self == Self::Done {
             return Reply::Status("OK");
@@ -183,6 +182,10 @@ impl Shape {
     }
 
     fn complaint(&self, answer: &Answer) -> Option<Reply> {
+        // For MGET a value of another kind counts as none.
+        if *self == Self::Values && *answer == Answer::WrongKind {
+            return None;
+        }
         if *self == Self::FieldNumber && *answer == Answer::NotANumber {
             return Some(error("ERR hash value is not an integer"));
         }

@@ -9,7 +9,7 @@ pub(crate) enum Class {
     Read,
     /// Writes keys.
     Write,
-    /// Shows keys of other users, or the state of the gateway.
+    /// Shows or removes keys of other users, or shows the state of the gateway.
     Admin,
 }
 
@@ -166,10 +166,15 @@ impl Spec {
     /// Returns whether a write also returns the value. Such a command needs the right to read as
     /// well.
     pub(crate) fn tells_value(&self, words: &[Bytes]) -> bool {
-        let get = |word: &Bytes| word.eq_ignore_ascii_case(b"get");
         match self.name {
-            "getdel" | "getex" | "getset" => true,
-            "set" => words.iter().skip(3).any(get),
+            "getdel" | "getex" | "getset" | "setbit" => true,
+            "set" => {
+                // The word behind IFEQ is a value.
+                let mut options = words.iter().skip(3).zip(words.iter().skip(2));
+                options.any(|(word, before)| {
+                    word.eq_ignore_ascii_case(b"get") && !before.eq_ignore_ascii_case(b"ifeq")
+                })
+            }
             _ => false,
         }
     }
@@ -178,6 +183,16 @@ impl Spec {
     pub(crate) fn is_of_others(&self, words: &[Bytes]) -> bool {
         let named = |name: &[u8]| words.get(1).is_some_and(|it| it.eq_ignore_ascii_case(name));
         (self.name == "client" && (named(b"list") || named(b"kill"))) || self.lists_losses(words)
+    }
+
+    /// Returns whether the command needs the right to write in addition to that of its class.
+    pub(crate) fn writes_more(&self) -> bool {
+        matches!(self.name, "flushall" | "flushdb" | "script")
+    }
+
+    /// Returns whether the command changes keys of every prefix.
+    pub(crate) fn is_of_all_keys(&self) -> bool {
+        matches!(self.name, "flushall" | "flushdb")
     }
 
     /// Returns whether the command lists the keys whose last writes are lost or may be lost.

@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use flurry_core::id::{MonoNs, WallNs};
-use flurry_core::key_value::{Answer, Operation, VALUE_BYTES_MAX};
+use flurry_core::id::{Key, MonoNs, WallNs};
+use flurry_core::key_value::{Answer, Operation};
 use flurry_core::machine::Access;
 use flurry_core::resp::{Reply, error};
+use flurry_core::wire::OPERATION_BYTES_MAX;
 
 use super::about;
 use super::connection::Connection;
-use super::dispatcher::{Dispatcher, wrong_number};
+use super::dispatcher::{Dispatcher, refused, wrong_number};
 use super::keys::Plan;
 use super::shape::Shape;
 use super::table::{Class, Spec};
@@ -29,10 +30,6 @@ const BYTES_MAX: usize = 32 << 20;
 
 /// Memory that a queued word takes in addition to its bytes.
 const WORD_BYTES: usize = 64;
-
-/// Maximum number of bytes of the operations on one key: a value, and the envelope that a message
-/// leaves room for.
-const OPERATION_BYTES_MAX: usize = VALUE_BYTES_MAX + 1_024;
 
 #[derive(Debug)]
 struct Queued {
@@ -175,8 +172,7 @@ impl Collected {
                     Operation::Several(operations)
                 }
             };
-            let is_one = !matches!(operation, Operation::Several(_));
-            if !is_one && operation.encode().len() > OPERATION_BYTES_MAX {
+            if operation.encode().len() > OPERATION_BYTES_MAX {
                 let refusal = "EXECABORT the commands on one key have more than 1 MiB";
                 return Err(error(refusal));
             }
@@ -189,6 +185,13 @@ impl Collected {
         let shape = Shape::Transaction(Box::new(parts));
         Ok(Plan { steps, shape })
     }
+}
+
+/// Returns a refusal if a key is empty or too long.
+fn no_key(spec: &Spec, words: &[Bytes]) -> Option<Reply> {
+    let is_no_key = |at: usize| words[at].is_empty() || words[at].len() > Key::BYTES_MAX;
+    let refusal = || error(format!("ERR a key has 1 to {} bytes", Key::BYTES_MAX));
+    spec.keys(words.len()).any(is_no_key).then(refusal)
 }
 
 impl Dispatcher {
@@ -242,7 +245,10 @@ impl Dispatcher {
 
     fn queue(&self, connection: &mut Connection, spec: &'static Spec, words: &[Bytes]) -> Reply {
         let refusal = match spec.class {
-            Class::Read | Class::Write => self.unserved(spec, words),
+            Class::Read | Class::Write => {
+                let refusal = self.unserved(spec, words);
+                refusal.or_else(|| no_key(spec, words))
+            }
             _ if about::simple(spec.name, words).is_some() => None,
             _ => Some(error("ERR Command not allowed inside a transaction")),
         };
@@ -256,7 +262,8 @@ impl Dispatcher {
     }
 
     fn watch(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
-        if let Some(refusal) = self.unserved(spec, words) {
+        let refusal = self.unserved(spec, words);
+        if let Some(refusal) = refusal.or_else(|| no_key(spec, words)) {
             return connection.respond(refusal);
         }
         let keys = &words[1..];
@@ -288,7 +295,7 @@ impl Dispatcher {
         if watched.is_some_and(|it| it.has_changed(at) || it.keys().any(moved)) {
             return connection.respond(Reply::NullArray);
         }
-        let plan = match self.collect(queue.commands, at) {
+        let plan = match self.collect(connection, queue.commands, at) {
             Ok(plan) => plan,
             Err(refusal) => return connection.respond(refusal),
         };
@@ -302,9 +309,18 @@ impl Dispatcher {
         self.begin(now, connection, usize::MAX);
     }
 
-    fn collect(&mut self, commands: Vec<Queued>, at: WallNs) -> Result<Plan, Reply> {
+    fn collect(
+        &mut self,
+        connection: &Connection,
+        commands: Vec<Queued>,
+        at: WallNs,
+    ) -> Result<Plan, Reply> {
         let mut collected = Collected::default();
         for Queued { spec, words } in commands {
+            // The rights of the user may have changed since.
+            if let Some(refusal) = refused(connection, spec, &words) {
+                return Err(refusal);
+            }
             if !matches!(spec.class, Class::Read | Class::Write) {
                 let reply = about::simple(spec.name, &words);
                 let reply = reply.unwrap_or_else(|| wrong_number(spec.name));
@@ -337,19 +353,20 @@ impl Dispatcher {
             connection.said.knows_of_doubt = true;
             return Some(super::failure(&Error::TailUnknown));
         }
-        let writes = plan
-            .steps
-            .iter()
-            .filter(|(_, it)| it.access() != Access::Read);
-        let bytes = |(key, operation): &(Bytes, Operation)| key.len() + operation.encode().len();
-        let bytes: usize = writes.map(bytes).sum();
-        let room = self.owner.has_room_for(plan.steps.len(), bytes > 0, bytes);
+        let steps = plan.steps.iter();
+        let writes = steps.clone().any(|(_, it)| it.access() != Access::Read);
+        let bytes = steps.map(|(key, operation)| key.len() + operation.encode().len());
+        let room = self
+            .owner
+            .has_room_for(plan.steps.len(), writes, bytes.sum());
         room.err().map(|full| super::failure(&full))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use flurry_core::key_value::VALUE_BYTES_MAX;
+
     use super::super::table;
     use super::*;
 

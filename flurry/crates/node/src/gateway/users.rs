@@ -23,7 +23,8 @@ pub struct Rights {
     pub read: bool,
     /// Write keys.
     pub write: bool,
-    /// Look at all keys, at other clients and at the gateway.
+    /// Look at all keys, at other clients and at the gateway. With `write` and an empty prefix,
+    /// remove all keys at once.
     pub admin: bool,
 }
 

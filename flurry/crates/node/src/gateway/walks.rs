@@ -75,6 +75,11 @@ impl Walking {
                 shape: Shape::Done,
             });
         }
+        if self.removes && self.walk.is_too_long() {
+            return Over::Reply(error(
+                "ERR keys: they are too many to be removed at once, and none was; hint: SCAN and DEL",
+            ));
+        }
         Over::Reply(self.walk.reply())
     }
 }
@@ -194,6 +199,7 @@ impl Dispatcher {
                 level: self.level,
                 timeout: self.timeout,
                 refuses_doubt: true,
+                at: None,
                 purpose: Purpose::Housekeeping,
             };
             self.submit(now, key, &nothing, asked);
