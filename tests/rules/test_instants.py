@@ -13,6 +13,7 @@ RAW = re.compile(
 EDGES = {
     # Messages on the wire, and what becomes of their fields.
     "flurry/crates/core/src/wire/body.rs",
+    "flurry/crates/core/src/wire/key_value.rs",
     "flurry/crates/core/src/wire/operation.rs",
     "flurry/crates/core/src/wire/stored.rs",
     "unruly/crates/stream/src/header.rs",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from house import Measured, call
 
-# The first look is after 30 s, which is enough on a quiet machine. On a busy one, the load generator
+# The first look is after 30 s, which is enough on a quiet machine. On a busy one the load generator
 # is late by turns, and its lateness drifts: there the run needs minutes.
 FIRST_LOOK_S = 30
 LONGEST_S = 400

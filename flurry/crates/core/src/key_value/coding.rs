@@ -5,9 +5,9 @@ use prost::Message as _;
 
 use super::hash::HashOperation;
 use super::{Answer, Condition, ExpireCondition, Lifetime, Operation, ValueKind};
-use crate::id::WallNs;
+use crate::id::{DurationNs, WallNs};
 use crate::machine::Malformed;
-use crate::wire::body::{self, operation::Kind};
+use crate::wire::key_value::{self as body, operation::Kind};
 
 /// The depth up to which operations and answers are nested: several, on a condition, with several.
 const NESTED_MAX: usize = 3;
@@ -120,7 +120,7 @@ impl Operation {
             Self::SetRange { offset, value } => Kind::SetRange(body::SetRange { offset, value }),
             Self::Kind => Kind::KindOf(body::ValueKind {}),
             Self::SetBit { offset, on } => Kind::SetBit(body::SetBit { offset, on }),
-            Self::Prolong { by_ns } => Kind::Prolong(body::Prolong { by_ns }),
+            Self::Prolong { by } => Kind::Prolong(body::Prolong { by_ns: by.0 }),
             Self::IfEqual { expected, then } => Kind::IfEqual(Box::new(body::IfEqual {
                 expected,
                 then: Some(Box::new(then.body())),
@@ -193,7 +193,7 @@ impl Operation {
                 on: bit.on,
             },
             Some(Kind::Prolong(prolong)) => Self::Prolong {
-                by_ns: prolong.by_ns,
+                by: DurationNs(prolong.by_ns),
             },
             Some(Kind::IfEqual(guarded)) => Self::IfEqual {
                 expected: guarded.expected,

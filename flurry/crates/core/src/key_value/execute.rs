@@ -7,7 +7,7 @@ use super::{
     hash,
 };
 use crate::decimal::decimal;
-use crate::id::WallNs;
+use crate::id::{DurationNs, WallNs};
 use crate::machine::Malformed;
 
 const BITS_PER_BYTE: usize = 8;
@@ -156,7 +156,7 @@ fn on_string(
             (kept, answer)
         }
         Operation::SetBit { offset, on } => set_bit(kept, offset, on, value_bytes_max),
-        Operation::Prolong { by_ns } => prolong(kept, by_ns, at),
+        Operation::Prolong { by } => prolong(kept, by, at),
         Operation::Hash(_) | Operation::Several(_) | Operation::IfEqual { .. } => {
             unreachable!("executed by the caller")
         }
@@ -205,12 +205,13 @@ fn set_bit(kept: Option<Value>, offset: u32, on: bool, value_bytes_max: usize) -
 }
 
 /// Moves the time at which a value ends. Answers 1, or 0 if it never ends or does not exist.
-fn prolong(kept: Option<Value>, by_ns: i64, now: WallNs) -> Executed {
+fn prolong(kept: Option<Value>, by: DurationNs, now: WallNs) -> Executed {
     let end = kept.as_ref().and_then(|value| value.expires_at);
     let Some(end) = end else {
         return (kept, Answer::Number(0));
     };
-    let end = WallNs(end.0.saturating_add(by_ns));
+    let by = i64::try_from(by.0).unwrap_or(i64::MAX);
+    let end = WallNs(end.0.saturating_add(by));
     let (state, done) = expire(kept, Some(end), ExpireCondition::Always, now);
     (state, Answer::Number(i64::from(done)))
 }
@@ -469,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_value_lives_longer_by_so_much_and_one_that_never_ends_is_left() {
-        let prolong = |by_ns| Operation::Prolong { by_ns };
+        let prolong = |by| Operation::Prolong { by: DurationNs(by) };
         let told = run(vec![
             (1, prolong(5)),
             (1, until("v", 10)),
@@ -479,14 +480,14 @@ mod tests {
             (14, prolong(5)),
             (14, Operation::Expiry),
             (14, until("v", 20)),
-            (15, prolong(-5)),
-            (15, Operation::Get),
+            (19, prolong(u64::MAX)),
+            (20, Operation::Get),
         ]);
         let (no, yes) = (Answer::Number(0), Answer::Number(1));
         assert_eq!(told[0], no);
         assert_eq!(told[2..4], [yes.clone(), Answer::Number(15)]);
         assert_eq!(told[5..7], [no, Answer::ForEver]);
-        assert_eq!(told[8..], [yes, Answer::NotFound]);
+        assert_eq!(told[8..], [yes, value("v")]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use prost::Message as _;
 use super::{Answer, Value, ValueKind};
 use crate::decimal::decimal;
 use crate::machine::Malformed;
-use crate::wire::body::{self, operation::Kind};
+use crate::wire::key_value::{self as body, operation::Kind};
 
 /// A field of a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]

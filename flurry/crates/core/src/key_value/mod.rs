@@ -10,7 +10,7 @@ use prost::Message as _;
 
 use crate::id::{Key, WallNs};
 use crate::machine::{Access, Applied, Malformed, StateMachine};
-use crate::wire::body;
+use crate::wire::key_value as body;
 pub use hash::{Field, HashOperation, fields};
 pub use operation::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 

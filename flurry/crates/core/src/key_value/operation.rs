@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::ValueKind;
 use super::hash::HashOperation;
-use crate::id::WallNs;
+use crate::id::{DurationNs, WallNs};
 use crate::machine::Access;
 
 /// An operation on a value.
@@ -81,8 +81,8 @@ pub enum Operation {
     },
     /// Moves the time at which the value ends; a value that never ends stays as it is.
     Prolong {
-        /// The time by which it ends later, in ns.
-        by_ns: i64,
+        /// The time by which it ends later.
+        by: DurationNs,
     },
     /// Does the operation if the value is the expected one. Otherwise it changes nothing, and
     /// answers [`Answer::NotStored`].

@@ -5,7 +5,7 @@
 //! covers every byte behind it. Each number that names something is checked where it is used. The
 //! layout is in `flurry/schema/wire.md`.
 
-#[allow(missing_docs, clippy::use_self, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
+#[allow(missing_docs, reason = "generated; the contract is documented in flurry/schema/flurry.proto")]
 #[rustfmt::skip]
 pub mod body;
 mod bounds;
@@ -14,6 +14,9 @@ pub(crate) mod control;
 mod copying;
 mod frame;
 mod header;
+#[allow(missing_docs, clippy::use_self, reason = "generated; the contract is documented in flurry/schema/key_value.proto")]
+#[rustfmt::skip]
+pub mod key_value;
 mod operation;
 mod pack;
 mod record;

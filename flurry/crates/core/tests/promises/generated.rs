@@ -3,16 +3,21 @@
 use std::path::Path;
 
 /// A package of the contract, and the file that has its code.
-const FILES: [(&str, &str); 2] = [
+const FILES: [(&str, &str); 3] = [
     ("flurry.v1", "src/wire/body.rs"),
     ("flurry.stored.v1", "src/wire/stored.rs"),
+    ("flurry.key_value.v1", "src/wire/key_value.rs"),
 ];
 
 #[test]
 fn the_committed_bodies_are_those_of_the_contract() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let schema = root.join("../../schema");
-    let files = protox::compile([schema.join("stored.proto")], [&schema]).unwrap();
+    let files = protox::compile(
+        [schema.join("stored.proto"), schema.join("key_value.proto")],
+        [&schema],
+    )
+    .unwrap();
     let out = tempfile::tempdir().unwrap();
     prost_build::Config::new()
         .bytes(["."])

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use flurry_core::id::WallNs;
+use flurry_core::id::{DurationNs, WallNs};
 use flurry_core::key_value::{Condition, ExpireCondition, Operation};
 use flurry_core::resp::{Reply, error};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -170,6 +170,13 @@ impl<'a> Arguments<'a> {
         integer(self.at(place)?)
     }
 
+    /// The milliseconds of an argument, which are at most those of 292 years.
+    fn milliseconds(self, place: usize) -> Result<u64, Reply> {
+        let longest = i64::MAX / NS_PER_MS;
+        let given = u64::try_from(self.number(place)?.min(longest));
+        given.map_err(|_| error("ERR invalid expire time in 'script' command"))
+    }
+
     /// The time that an argument in this unit leads to.
     fn end(self, place: usize, unit: Unit) -> Result<WallNs, Reply> {
         positive_end(self.at(place)?, (unit, Base::Now), self.now, "script")
@@ -216,8 +223,8 @@ impl Script {
             }
             Self::ExtendIfEqual => {
                 let then = if &given.at(2)?[..] == b"0" {
-                    let by_ns = given.number(1)?.saturating_mul(NS_PER_MS);
-                    Operation::Prolong { by_ns }
+                    let by = DurationNs::millis(given.milliseconds(1)?);
+                    Operation::Prolong { by }
                 } else {
                     expire(given.end(1, Unit::Milliseconds)?, Once)
                 };
