@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -64,7 +65,9 @@ def receiver() -> Any:
 
 
 def fetched(port: int, path: str) -> str:
-    with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=5) as it:
+    # The run may end while it answers.
+    cut = (OSError, http.client.IncompleteRead)
+    with suppress(*cut), urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=5) as it:
         return str(it.read().decode())
     return ""
 

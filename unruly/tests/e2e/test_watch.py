@@ -139,18 +139,27 @@ def test_a_service_is_measured_through_tls(tmp_path: Path) -> None:
     assert set(ends(seen)) <= {"ok", "overlapped"}
 
 
+# On a busy machine the two sides may take turns for a whole run, and nothing shows that many
+# requests are open: the next run may show it.
+TRIES = 8
+
+
 def test_connections_that_carry_many_requests_at_once_give_no_number(tmp_path: Path) -> None:
     with nginx(tmp_path, http2=True) as url:
         place = url.removeprefix("http://")
-        # so long that its client must ask for more while it comes: bytes of both sides cross, also
-        # where both share one CPU and take turns
+        # so long that its client must ask for more while it comes: bytes of both sides cross
         page = next(tmp_path.rglob("page.txt"))
         page.write_text("a page\n" * 60_000)
-        with watching(tmp_path, f"web=tcp://{place}"):
-            flags = ["--http2", "-c", "16", "--connections", "1", "-n", "400"]
-            drive(tmp_path, f"{url}/page.txt", *flags)
-    run = watched(tmp_path)
-    assert ends(run)["overlapped"] > 0
+        for number in range(TRIES):
+            folder = tmp_path / f"try-{number}"
+            folder.mkdir()
+            with watching(folder, f"web=tcp://{place}"):
+                flags = ["--http2", "-c", "16", "--connections", "1", "-n", "400"]
+                drive(folder, f"{url}/page.txt", *flags)
+            run = watched(folder)
+            if "overlapped" in ends(run):
+                break
+    assert ends(run).get("overlapped", 0) > 0, ends(run)
     (tier,) = run.verdict()["tiers"]["rows"]
     everything = tier["n"] + tier["unmeasured"]
     assert tier["unmeasured"] > 0.9 * everything, (tier, ends(run))
