@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = Path(__file__).with_name("methods") / "audit.md"
 HEAD: Final = [
-    "file", "p99", "usual: true", "early: true", "undecided", "parts: usual", "parts: early",
-    "whole: usual", "whole: early",
+    "file", "p99", "usual: true", "early: true", "supported: true", "undecided", "parts: usual",
+    "parts: early", "whole: usual", "whole: early",
 ]  # fmt: skip
 KEPT: Final = "2026-11-29-intel-2core/side-by-side/audits.json"
 
@@ -38,6 +38,7 @@ def row(it: Mapping[str, Any]) -> list[str]:
         duration(it["truth_ns"]),
         f"{it['usual_held']} of {parts}",
         f"{it['early_held']} of {parts}",
+        f"{it['supported_held']} of {it['supported']}",
         f"{parts - figures['interval_held']['n']} of {parts}",
         figure(figures["interval_held"]),
         figure(figures["bound_held"]),

@@ -11,9 +11,15 @@ import unruly
 from stalls import CALM_S, RATE_HZ, STALL_S, audit, closed_loop, one_stall, stalled, write
 from unruly.auditing import SLOW_MOST, STRETCHES, USUAL_MOST
 from unruly.errors import IngestError, ParameterError
-from unruly.output.audit import audit_json, audit_text, conclusion
+from unruly.output.audit import audit_json, audit_text, conclusion, no_upper
 from unruly.stats import quantile_ranks_iid
-from unruly.stats.claims import claims, early_stopping_over, omission, resampled
+from unruly.stats.claims import (
+    can_show_omission,
+    claims,
+    early_stopping_over,
+    omission,
+    resampled,
+)
 
 
 def truth(p=0.99):
@@ -97,7 +103,7 @@ def test_a_closed_loop_lacks_the_requests_that_it_did_not_send(tmp_path):
     # 100 stalls of 500 ms at 1,000 a second
     assert found.omission.expected - found.omission.sent == pytest.approx(50_000, rel=0.02)
     assert found.omission.estimate > 0.4e9
-    assert "coordinated omission" in audit_text([found])
+    assert "coordinated omission" in " ".join(audit_text([found]).split())
 
 
 def test_a_steady_schedule_lacks_none():
@@ -263,3 +269,24 @@ def test_bad_input_is_refused_with_a_next_step(tmp_path):
     for wrong in (0, 100, 101, -1):
         with pytest.raises(ParameterError, match="--percentile"):
             audit(path, percentile=wrong)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_schedule_under_long_requests_is_not_taken_for_clients_that_wait(seed):
+    random = np.random.default_rng(seed)
+    started = np.cumsum(random.exponential(1e6, 60_000))
+    took = random.lognormal(np.log(1e8), 1.0, 60_000)
+    # slow requests are open nearly all the time, and the rest shows no usual rate
+    assert omission(started, took, 0.99) is None
+    assert not can_show_omission(started, took, 0.99)
+
+
+def test_an_upper_bound_among_the_failed_is_not_blamed_on_the_length_of_the_file():
+    latencies = np.random.default_rng(1).lognormal(14, 0.5, 10_000)
+    assert not claims(latencies, 0.99).high_failed
+    latencies[::111] = np.inf
+    found = claims(latencies, 0.99)
+    assert found.estimate is not None
+    assert found.high is None
+    assert found.high_failed
+    assert "falls among the failed" in no_upper(found.high_failed)

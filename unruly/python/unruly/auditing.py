@@ -14,7 +14,7 @@ from unruly.ingest.importer import import_files
 from unruly.progress import Progress
 from unruly.run import open_run
 from unruly.stats import quantile
-from unruly.stats.claims import FEWEST, claims, omission
+from unruly.stats.claims import FEWEST, can_show_omission, claims, omission
 from unruly.tables import fetch
 from unruly.tables.requests import counted
 
@@ -102,6 +102,8 @@ class Audited:
     """Operations of the file beyond `OPS_MOST`."""
     points: Points | None = field(default=None, repr=False)
     """None if the order of the requests is not known, or their latencies are too coarse."""
+    covered: bool = False
+    """Slow requests were open nearly all the time, so nothing shows how many are usual."""
 
     @property
     def needed_ns(self) -> float | None:
@@ -199,6 +201,9 @@ def _of_rows(
     # within a second nobody knows which request came first
     whole_seconds = bool((started % SECOND_NS == 0).all())
     seen = not (timeless or scheduled or whole_seconds) and values.size >= FEWEST
+    since = started - started[0]
+    covered = seen and not can_show_omission(since, values, p)
+    seen = seen and not covered
     judged, why = _judged(values, p)
     if judged and (form in SORTED_FORMATS or _is_sorted(values)):
         judged, why = None, SORTED
@@ -207,8 +212,9 @@ def _of_rows(
         name, form, str(cell), int(repeat), str(op), p, values.size, int(np.isinf(values).sum()),
         None if timeless or span <= 0 else span,
         _estimate(values, p), judged, why,
-        omission(started - started[0], values, p) if seen else None, scheduled, seen, *left_out,
+        omission(since, values, p) if seen else None, scheduled, seen, *left_out,
         None if why in (SORTED, COARSE) else _points(started, values, p, timed=not timeless),
+        covered,
     )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_one_stall_decides_nothing_and_the_page_says_how_long_to_measure(found):
 
 def test_requests_that_a_closed_loop_did_not_send_are_counted(found):
     page = audit_page([found["closed.csv"]])
-    assert "1 ms leaves out waiting: the clients did not send about" in plain(page.headline)
+    assert "1 ms probably leaves out waiting: about" in plain(page.headline)
     assert cards(page)["How long should a run be?"].answer == "Longer does not help"
     card = cards(page)["Did the tool leave out waiting?"]
     number = int(re.search(r"about ([\d,]+) requests are missing", card.answer)[1].replace(",", ""))
@@ -133,12 +133,15 @@ def test_a_page_of_several_files_counts_them_and_sets_them_side_by_side(found):
 
 
 def test_failures_have_a_mark_of_their_own_and_may_leave_no_percentile(tmp_path):
-    for every, headline in ((20, "There is no p99: 50 of 1,000"), (500, "The p99 of")):
+    for every, headline in ((20, "There is no p99: 50 of 1,000"), (500, "")):
         rows = [f"{it},{5 + it % 3},{500 if it % every == 0 else 200}" for it in range(1_000)]
         path = tmp_path / f"failed-{every}.csv"
         path.write_text("\n".join(["time_ms,latency_ms,code", *rows]) + "\n")
         page = audit_page(audit(path, status="code"))
-        assert (plain(page.headline).startswith(headline)) or every == 500
+        assert plain(page.headline).startswith(headline)
+        if every == 500:
+            claim = cards(page)["What do tools claim about the p99?"].text
+            assert "falls among the failed requests" not in claim
         assert "failed" in [key.label for key in page.figures[0].legend]
         assert "Crosses at the upper edge" in page.figures[0].caption
 
@@ -214,4 +217,5 @@ def test_the_verb_writes_the_page_and_prints_where_it_is(files, tmp_path, capsys
 def test_a_page_of_a_run_of_our_own_names_its_run(clean_run):
     page = audit_page(unruly.audit(clean_run))
     assert page.sections
-    assert "(unruly)" in page.sentence or "p99 figures" in page.headline
+    names = [page.sentence, *(it.heading for it in page.sections)]
+    assert any(clean_run.name in it for it in names)

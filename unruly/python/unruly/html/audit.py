@@ -25,7 +25,7 @@ NAMES_MOST: Final = 4
 """The files that a statement names."""
 MOODS: Final = {"sound": "good", "unsure": "bad", "omits": "bad", "failed": "bad"}
 RELIABLE: Final = {"sound": "good", "unsure": "bad"}
-NO_HELP: Final = "a longer run does not help: the clients stop sending while slow requests are open"
+NO_HELP: Final = "a longer run does not help: it lacks the same requests"
 
 
 def write_audit(found: Sequence[Audited], output: str | os.PathLike[str]) -> Path:
@@ -163,7 +163,7 @@ def _run_length(it: Audited) -> Statement:
         why = f"{format.capital(NO_HELP)}. Send on a schedule: unruly drive URL -r RATE.{took}"
         return _statement(question, "Longer does not help", why)
     if needed:
-        answer = f"About {format.duration(needed)}"
+        answer = f"{_about(it)} {format.duration(needed)}"
         return _statement(question, answer, f"{words.length(it)}{took}")
     if words.outcome(it) == "sound":
         why = f"The usual bounds are right for such a run.{took}"
@@ -172,12 +172,16 @@ def _run_length(it: Audited) -> Statement:
     return _statement(question, "Not known", f"This file cannot show it{why}.{took}")
 
 
+def _about(it: Audited) -> str:
+    return "At least" if words.at_least(it) else "About"
+
+
 def _omitted(it: Audited) -> Statement:
     question = "Did the tool leave out waiting?"
     if it.scheduled:
         return _statement(question, "No", words.waits(it), "good")
     if it.omission:
-        answer = f"Yes: about {words.missing(it.omission)} requests are missing"
+        answer = f"Probably: about {words.missing(it.omission)} requests are missing"
         return _statement(question, answer, words.waits(it), "bad")
     return _statement(question, "No sign of it" if it.seen else "Not known", words.waits(it))
 
@@ -214,8 +218,16 @@ def _row(it: Audited) -> list[Datum]:
         if held
         else number(format.DASH, why),
         number((_bounds(own.low, own.high) if own else "") or format.DASH, why),
-        number("as this one" if outcome == "sound" else format.duration(_needed(it)), no_length),
+        number("as this one" if outcome == "sound" else _length(it), no_length),
     ]
+
+
+def _length(it: Audited) -> str:
+    """Return the run length to advise, for a column; a dash if it is not known."""
+    needed = _needed(it)
+    if needed is None:
+        return format.DASH
+    return f"{_about(it).lower()} {format.duration(needed)}"
 
 
 def _files(found: Sequence[Audited], every: Sequence[Audited]) -> list[Section]:
@@ -255,6 +267,7 @@ def _numbers(it: Audited) -> tuple[Table, ...]:
     if claims is None or claims.estimate is None:
         return ()
     short = "the file is too short"
+    no_high = "it falls among the failed requests" if claims.high_failed else short
     why = words.reason(it) if claims.own.abstained else short
     own = claims.own.interval
     rows = [
@@ -262,7 +275,7 @@ def _numbers(it: Audited) -> tuple[Table, ...]:
         ("MLPerf's early stopping", None, claims.bound, words.EARLY_SHOWN, claims.bound_held),
         (
             "this file", own.low if own else None, own.high if own else None,
-            f"{words.LEVEL_SHOWN} or better", None,
+            words.LEVEL_SHOWN, None,
         ),
     ]  # fmt: skip
     reasons = (short, "it claims an upper bound only", why)
@@ -270,7 +283,7 @@ def _numbers(it: Audited) -> tuple[Table, ...]:
         [
             Datum(name, number=False),
             number(format.duration(low), reason),
-            number(format.duration(high), short if name != "this file" else why),
+            number(format.duration(high), no_high if name != "this file" else why),
             number(words.glued(level)),
             Datum(words.glued(words.share(held)), aside=words.glued(words.span(held)))
             if held

@@ -32,7 +32,7 @@ NAMED: Final = 6
 OUTCOMES: Final = {
     "sound": "worth what it says",
     "unsure": "less certain than it looks",
-    "omits": "leaves out waiting",
+    "omits": "probably leaves out waiting",
     "undecided": "not known from this file",
     "silent": "nothing can be said",
     "failed": "too many failures",
@@ -156,8 +156,9 @@ def _omits(it: Audited) -> bool:
     """Return whether requests that were not sent would lift the percentile out of its bounds."""
     if it.omission is None or it.claims is None or it.claims.interval_held is None:
         return False
-    highest = it.claims.high or it.claims.estimate or 0.0
-    return it.omission.estimate is None or it.omission.estimate > highest
+    if it.omission.estimate is None:
+        return True
+    return it.claims.high is not None and it.omission.estimate > it.claims.high
 
 
 def conclusion(it: Audited) -> str:
@@ -174,8 +175,8 @@ def conclusion(it: Audited) -> str:
         return f"nothing can be said about {shown}, because {it.why}"
     if found == "omits" and it.omission:
         said = (
-            f"{shown} leaves out waiting: the clients did not send about {missing(it.omission)} "
-            f"requests while slow ones were open"
+            f"{shown} probably leaves out waiting: about {missing(it.omission)} fewer requests "
+            f"than usual were sent while slow ones were open"
         )
         with_them = it.omission.estimate
         return (
@@ -276,7 +277,7 @@ def claimed(it: Audited) -> str:
     if found.high is None:
         return (
             f"The usual formula puts the {name} at {duration(found.low)} or more, with "
-            f"{LEVEL_SHOWN} confidence. The file is too short for an upper bound. {ASSUMED}"
+            f"{LEVEL_SHOWN} confidence. {no_upper(found.high_failed)} {ASSUMED}"
         )
     said = (
         f"The usual formula puts the {name} between {duration(found.low)} and "
@@ -317,14 +318,26 @@ def supported(it: Audited) -> str:
         return ""
     if not found.high:
         return (
-            f"This file supports: the {name} is {duration(found.low)} or more. It is too short "
-            f"for an upper bound."
+            f"This file supports: the {name} is {duration(found.low)} or more. "
+            f"{no_upper(it.failed > 0)}"
         )
     return (
         f"This file supports: the {name} lies between {duration(found.low)} and "
-        f"{duration(found.high)}, with 95 % confidence or better, even if slow requests come "
-        f"together."
+        f"{duration(found.high)}, with {LEVEL_SHOWN} confidence, even if slow requests come "
+        f"together. It knows nothing of pauses that the run did not meet."
     )
+
+
+def no_upper(among_failed: bool) -> str:
+    """Return why there is no upper bound."""
+    if among_failed:
+        return "Its upper bound falls among the failed requests, however long the run is."
+    return "The file is too short for an upper bound."
+
+
+def at_least(it: Audited) -> bool:
+    """Return whether a run length that gives any bounds is only known to be no shorter."""
+    return it.claims is not None and it.claims.own.abstained in ("A2a", "A2b")
 
 
 def length(it: Audited) -> str:
@@ -337,7 +350,7 @@ def length(it: Audited) -> str:
             f"{duration(it.as_narrow_ns)}."
         )
     if own.abstained and it.needed_ns:
-        least = "at least" if own.abstained in ("A2a", "A2b") else "about"
+        least = "at least" if at_least(it) else "about"
         return f"To have any bounds of the {name}, measure for {least} {duration(it.needed_ns)}."
     return ""
 
@@ -350,8 +363,8 @@ def waits(it: Audited) -> str:
         found = it.omission
         said = (
             f"While slow requests were open, only {percent(found.share)} of the usual requests "
-            f"were sent: the clients waited for a reply before they sent again (coordinated "
-            f"omission). About {missing(found)} requests are missing."
+            f"were sent, as from clients that wait for a reply before they send again (coordinated "
+            f"omission). If they did, about {missing(found)} requests are missing."
         )
         if found.estimate is not None:
             said += f" With them the {name_of(it)} would be near {duration(found.estimate)}."
@@ -380,4 +393,6 @@ def _unseen(it: Audited) -> str:
         return FEW
     if it.duration_ns is None:
         return "it has no time of each request"
+    if it.covered:
+        return "slow requests were open nearly all the time, so nothing shows how many are usual"
     return "its times are whole seconds"

@@ -68,6 +68,8 @@ class Claims:
     """Requests beyond the percentile."""
     own: BlockInterval
     """The interval that survives stalls, or the reason why there is none."""
+    high_failed: bool = False
+    """The upper bound of the interval is a failed request, so `high` is None."""
 
     @property
     def episodes(self) -> float:
@@ -152,6 +154,7 @@ def claims(values: ArrayLike, p: float, *, seed: int = 1) -> Claims:
         _at(ordered, ranks[0]), _at(ordered, ranks[1]),
         _at(ordered, n - over + 1 if over else None), interval_held, bound_held,
         int((latencies > estimate).sum()), own,
+        ranks[1] is not None and bool(np.isinf(ordered[ranks[1] - 1])),
     )  # fmt: skip
 
 
@@ -289,6 +292,70 @@ class Omission:
 OMITTED_SHARE: Final = 0.8
 """More of the usual requests is no sign of a load generator that waited."""
 OMITTED_SIGMAS: Final = 4.0
+CALM_SHARE: Final = 0.05
+"""The least share of the time without slow requests that shows how many requests are usual."""
+
+
+@dataclass(frozen=True)
+class _SlowSpans:
+    """The spans in which slow requests were open, and the rest of the time."""
+
+    lengths: NDArray[np.float64]
+    """Length of each span (ns)."""
+    sent: NDArray[np.int64]
+    """Requests sent in each span."""
+    whole_ns: float
+    others: int
+    """Requests sent in the rest of the time."""
+
+    @property
+    def calm_ns(self) -> float:
+        return self.whole_ns - float(self.lengths.sum())
+
+    @property
+    def shows_usual(self) -> bool:
+        """Whether the rest of the time shows how many requests are usual."""
+        return self.calm_ns >= CALM_SHARE * self.whole_ns and self.others >= FEWEST
+
+
+def _slow_spans(
+    started: NDArray[np.float64], took: NDArray[np.float64], p: float
+) -> _SlowSpans | None:
+    """Return when slow requests were open; None if there were none."""
+    good = np.isfinite(took)
+    if good.sum() < FEWEST:
+        return None
+    limit = quantile(np.sort(took[good]), p)
+    slow = good & (took > limit)
+    if not slow.any():
+        return None
+    begins, ends = _merged(started[slow], (started + np.where(good, took, 0))[slow])
+    whole = max(float(started[-1]), float(ends[-1])) - float(started[0])
+    sent = np.searchsorted(started, ends, "left") - np.searchsorted(started, begins, "left")
+    return _SlowSpans(ends - begins, sent, whole, int(started.size - sent.sum()))
+
+
+def can_show_omission(started_ns: ArrayLike, durations_ns: ArrayLike, p: float) -> bool:
+    """Return whether `omission` can decide: whether the file shows how many requests are usual.
+
+    Parameters
+    ----------
+    started_ns, durations_ns : array_like, shape (n,)
+        As for `omission`.
+    p : float
+        As for `omission`.
+
+    Returns
+    -------
+    bool
+        False if there are fewer than 100 requests, or slow requests were open in more than 95 % of
+        the time.
+    """
+    took = np.asarray(durations_ns, dtype=np.float64)
+    if np.isfinite(took).sum() < FEWEST:
+        return False
+    found = _slow_spans(np.asarray(started_ns, dtype=np.float64), took, p)
+    return found is None or found.shows_usual
 
 
 def omission(started_ns: ArrayLike, durations_ns: ArrayLike, p: float) -> Omission | None:
@@ -307,12 +374,14 @@ def omission(started_ns: ArrayLike, durations_ns: ArrayLike, p: float) -> Omissi
     -------
     Omission or None
         None when nothing is seen: the rate of sending did not fall by a fifth, or by less than four
-        standard deviations of a count.
+        standard deviations of the counts that it is computed from; or when the file cannot show it
+        (`can_show_omission`).
 
     Notes
     -----
-    Assumes that the load generator means to send evenly. Do not use it where the source has
-    scheduled times: then the wait is in the latencies already. A missing request would have been
+    Assumes that the load generator means to send evenly: a file whose load is lower by itself while
+    it is slow has the same sign. Do not use it where the source has scheduled times: then the wait
+    is in the latencies already. A missing request would have been
     sent at some moment of the slow span and would have waited until its end.
 
     Examples
@@ -325,24 +394,16 @@ def omission(started_ns: ArrayLike, durations_ns: ArrayLike, p: float) -> Omissi
     """
     started = np.asarray(started_ns, dtype=np.float64)
     took = np.asarray(durations_ns, dtype=np.float64)
-    good = np.isfinite(took)
-    if good.sum() < FEWEST:
+    found = _slow_spans(started, took, p)
+    if found is None or not found.shows_usual:
         return None
-    limit = quantile(np.sort(took[good]), p)
-    slow = good & (took > limit)
-    if not slow.any():
-        return None
-    begins, ends = _merged(started[slow], (started + np.where(good, took, 0))[slow])
-    lengths = ends - begins
-    whole = max(float(started[-1]), float(ends[-1])) - float(started[0])
-    sent = np.searchsorted(started, ends, "left") - np.searchsorted(started, begins, "left")
-    calm = whole - lengths.sum()
-    if calm <= 0:
-        return None
-    rate = (started.size - sent.sum()) / calm
+    lengths, sent = found.lengths, found.sent
+    rate = found.others / found.calm_ns
     expected = float(rate * lengths.sum())
     missing = expected - sent.sum()
-    if sent.sum() >= OMITTED_SHARE * expected or missing < OMITTED_SIGMAS * np.sqrt(expected):
+    # the usual rate is known from a count too, and the less exactly the shorter the calm time is
+    spread = np.sqrt(expected * (1 + lengths.sum() / found.calm_ns))
+    if sent.sum() >= OMITTED_SHARE * expected or missing < OMITTED_SIGMAS * spread:
         return None
     absent = np.maximum(0, np.rint(rate * lengths - sent)).astype(np.int64)
     return Omission(

@@ -68,7 +68,8 @@ def _title(it: Audited) -> str:
     together = claims.beyond >= TOGETHER * max(claims.episodes, 1.0)
     came = f"{format.plural(claims.beyond, 'slow request')} came in about {words.episodes(claims)}"
     if not together:
-        return f"{came}: hardly any of them came together"
+        alone = words.outcome(it) == "sound"
+        return f"{came}: hardly any of them came together" if alone else came
     wider = _wider(it)
     if wider is None:
         return came
@@ -90,11 +91,20 @@ def _wider(it: Audited) -> float | None:
 def _caption(it: Audited, points: Points, bounds: pd.DataFrame, *, failed: bool) -> str:
     name = words.name_of(it)
     said = ["Each dot is a request: how long it took, and when it was sent."]
+    if it.scheduled:
+        said = ["Each dot is a request: how long it took, and when it was scheduled."]
     if not points.timed:
         said = ["Each dot is a request: how long it took, in the order of the file."]
     if it.estimate is not None:
         said.append(f"The dashed line is the {name} of the file.")
-    said.append("Dots that stand above one another are requests that one pause delayed together.")
+    said.append("Dots that stand above one another came at one time, as after a pause.")
+    usual = sum(
+        not slow and math.isfinite(value)
+        for slow, value in zip(points.slow, points.latency_ns, strict=True)
+    )
+    others = it.n - it.failed - (it.claims.beyond if it.claims else 0)
+    if usual < others:
+        said.append(f"Of {format.count(others)} other requests, {format.count(usual)} are drawn.")
     if failed:
         said.append("Crosses at the upper edge are requests that failed.")
     if points.left_out:
