@@ -29,6 +29,13 @@ def commit_time_s() -> int:
     return int(done.stdout)
 
 
+def changes() -> str:
+    """Return what differs from the last commit, which names the release; empty if nothing does."""
+    words = ["git", "status", "--porcelain"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.rstrip()
+
+
 def sums(files: Mapping[str, bytes]) -> bytes:
     """Return the checksums of files, as ``sha256sum --check`` reads them."""
     lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items()]
@@ -50,6 +57,15 @@ def main(architectures: list[str]) -> None:
     if unknown:
         known = ", ".join(PLATFORMS)
         sys.exit(f"releasing: there is no architecture {unknown[0]}; hint: use {known}")
+    if platform.machine() not in architectures:
+        sys.exit(
+            f"releasing: {platform.machine()} is missing, whose program writes the man pages; "
+            f"hint: ARCHITECTURES='{platform.machine()} {' '.join(architectures)}'"
+        )
+    if changed := changes():
+        sys.exit(
+            f"releasing: the checkout differs from its commit:\n{changed}\nhint: commit or stash it"
+        )
     built = {architecture: build(architecture) for architecture in architectures}
     files = release(built, version(), commit_time_s())
     files[f"unruly-{version()}.cdx.json"] = write().read_bytes()

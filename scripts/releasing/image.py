@@ -1,6 +1,6 @@
 """Write an OCI image of static programs as one archive, without a daemon and without a base image.
 
-``podman load`` and ``docker load`` read it. The layout is that of the OCI image specification 1.0:
+``podman load`` reads it. The layout is that of the OCI image specification 1.0:
 blobs named by their hash, a manifest that names them, and an index that names the manifest.
 """
 

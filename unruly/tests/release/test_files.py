@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import struct
 import subprocess
@@ -68,7 +69,8 @@ def test_the_segments_of_a_dynamic_program_name_the_loader() -> None:
 @pytest.mark.parametrize("name", ["unruly", "flurry"])
 def test_no_path_of_the_build_is_in_a_program(unpacked: Path, name: str) -> None:
     data = (unpacked / "bin" / name).read_bytes()
-    for place in (REPOSITORY, Path.home() / ".cargo"):
+    cargo = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+    for place in (REPOSITORY, cargo):
         assert str(place).encode() not in data, place
 
 

@@ -100,8 +100,9 @@ pub fn run_verb(verb: &str, arguments: &[&OsStr]) -> Result<i32> {
 ///
 /// # Errors
 ///
-/// When there is no such interpreter.
+/// When there is no such interpreter, or its address space is too small for the analysis.
 pub fn module(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Command> {
+    ensure_address_space()?;
     let mut command = Command::new(find()?);
     command.args([SAFE_PATH, "-m", name]).args(arguments);
     Ok(command)
