@@ -16,7 +16,8 @@ pub(crate) struct Plan {
     pub(crate) shape: Shape,
 }
 
-const NS_PER_MS: i64 = 1_000_000;
+/// Nanoseconds of a millisecond.
+pub(super) const NS_PER_MS: i64 = 1_000_000;
 
 /// Length limit of values in Redis. Values of a gateway have a lower limit, but a command that is
 /// refused before its key is looked at gets the error text of Redis.

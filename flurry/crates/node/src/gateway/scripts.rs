@@ -11,15 +11,12 @@ use flurry_core::key_value::{Condition, ExpireCondition, Operation};
 use flurry_core::resp::{Reply, error};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use super::keys::{Read, integer, one, positive_end};
+use super::keys::{NS_PER_MS, Read, integer, one, positive_end};
 use super::shape::{Base, Shape, Unit};
 
 /// Maximum number of digests that the gateway keeps. The scripts are few, but each library writes
 /// them in its own way.
 const KEPT_MAX: usize = 256;
-
-/// Nanoseconds of a millisecond.
-const NS_PER_MS: i64 = 1_000_000;
 
 /// What a script does with its one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,8 @@ use flurry_core::key_value::{Answer, Field, ValueKind, fields};
 use flurry_core::resp::{Reply, error};
 
 use super::glob;
+use super::keys::NS_PER_MS;
 use super::transaction::Parts;
-
-const NS_PER_MS: i64 = 1_000_000;
 
 /// How answers become a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
