@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 from repository import ROOT
@@ -33,7 +34,6 @@ def stages(folder: Path, *names: str, **variables: str) -> tuple[int, list[str]]
         env={
             **os.environ,
             "STAGES_UNTIL": "",
-            "STAGES_TOO_LONG": "",
             "MAKE": str(make),
             **variables,
         },
@@ -64,11 +64,29 @@ def test_a_stage_without_time_is_named_and_not_counted_as_passed(tmp_path: Path)
     assert lines[-1] == "stages: 0 passed, 0 failed, 2 not run"
 
 
-def test_a_stage_that_would_take_too_long_is_left_out_and_the_others_are_not(
+def test_a_test_without_time_is_named_and_its_stage_is_not_counted_as_passed(
     tmp_path: Path,
 ) -> None:
-    code, lines = stages(tmp_path, "long", "loud", STAGES_TOO_LONG="long")
-    assert code == 0
-    assert "NOT RUN  long: no time was left; hint: make long" in lines
-    assert any(line.startswith("passed  loud:") for line in lines)
-    assert lines[-1] == "stages: 1 passed, 0 failed, 1 not run"
+    (tmp_path / "test_two.py").write_text("def test_one(): pass\n\n\ndef test_two(): pass\n")
+    unchecked = tmp_path / "unchecked"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "deadline", "-p", "no:cacheprovider"]
+    for until, words in (("1", "no time was left for 2 tests: test_two.py (2)"), ("", "")):
+        done = subprocess.run(
+            [*command, tmp_path / "test_two.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT / "common" / "testing"),
+                "STAGE_UNCHECKED": str(unchecked),
+                "TESTS_UNTIL": until,
+            },
+        )
+        assert done.returncode == 0, done.stdout
+        assert f"{'2 skipped' if words else '2 passed'}" in done.stdout
+        assert (unchecked.read_text() if unchecked.exists() else "") == (
+            f"{words}\n" if words else ""
+        )
+        unchecked.unlink(missing_ok=True)
