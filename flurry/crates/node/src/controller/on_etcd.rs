@@ -78,6 +78,11 @@ impl OnEtcd {
     fn controller(&self) -> Option<&Controller> {
         self.leader.as_ref().map(Leader::controller)
     }
+
+    /// The controller, as [`Self::leading`] has it, to look at.
+    fn sure(&self) -> Option<&Controller> {
+        self.controller().filter(|_| self.election.is_leader())
+    }
 }
 
 impl Part for OnEtcd {
@@ -94,7 +99,7 @@ impl Part for OnEtcd {
     }
 
     fn report(&self, page: &mut Page) {
-        told::report(page, self.controller());
+        told::report(page, self.sure());
     }
 
     fn clock_jumped(&mut self, now: MonoNs) {
