@@ -183,12 +183,20 @@ impl Key {
         if bytes.is_empty() || bytes.len() > Self::BYTES_MAX {
             return Err(KeyLength(bytes.len()));
         }
-        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, u64::from(session.0));
-        Ok(Self {
-            hash,
+        Ok(Self::of_record(session, bytes))
+    }
+
+    /// Returns a key of bytes that were a key's before.
+    pub(crate) fn of_record(session: SessionId, bytes: Bytes) -> Self {
+        debug_assert!(
+            !bytes.is_empty() && bytes.len() <= Self::BYTES_MAX,
+            "nothing is stored under such a key"
+        );
+        Self {
+            hash: Self::hash_of(session, &bytes),
             session,
             bytes,
-        })
+        }
     }
 
     /// Returns the hash that decides on the key's replicas. It is a part of the protocol: xxh3 of
@@ -196,6 +204,10 @@ impl Key {
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+
+    pub(crate) fn hash_of(session: SessionId, bytes: &[u8]) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(bytes, u64::from(session.0))
     }
 
     /// Returns the session that it belongs to.
@@ -208,6 +220,41 @@ impl Key {
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+}
+
+/// A key in as little memory as it needs, for a map with many. A [`Key`] finds it there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeptKey {
+    bytes: Box<[u8]>,
+    session: SessionId,
+}
+
+impl KeptKey {
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+}
+
+impl From<&Key> for KeptKey {
+    fn from(key: &Key) -> Self {
+        Self {
+            bytes: key.bytes[..].into(),
+            session: key.session,
+        }
+    }
+}
+
+impl std::hash::Hash for KeptKey {
+    /// Hashes like the [`Key`].
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(Key::hash_of(self.session, &self.bytes));
+    }
+}
+
+impl indexmap::Equivalent<KeptKey> for Key {
+    fn equivalent(&self, key: &KeptKey) -> bool {
+        (self.session, &self.bytes[..]) == (key.session, &key.bytes[..])
     }
 }
 

@@ -78,13 +78,15 @@ pub trait StateMachine: Clone + std::fmt::Debug + Send + 'static {
         false
     }
 
+    /// Returns whether nothing of a state is needed any more at its owner's time `at`.
+    fn may_go(&self, state: &Self::State, at: WallNs) -> bool {
+        self.has_ended(state, at)
+    }
+
     /// Returns the number of the kind of a state, for a machine whose states are of several kinds.
     fn kind(&self, _state: &Self::State) -> u32 {
         0
     }
-
-    /// Returns the memory that a state takes, in bytes, for the limit.
-    fn size_bytes(&self, state: &Self::State) -> usize;
 }
 
 /// The digest of an absent state. The digest 0 stands for an unknown one.

@@ -223,7 +223,9 @@ impl Told {
             | Answer::WrongKind
             | Answer::Kind(_)
             | Answer::Fields(_)
-            | Answer::Several(_) => return None,
+            | Answer::Several(_)
+            | Answer::NumberTaken
+            | Answer::TooManyCallers => return None,
         })
     }
 }

@@ -64,10 +64,6 @@ impl StateMachine for Words {
             .ok_or_else(|| Malformed("it is empty".to_owned()))?;
         Ok((*count, Bytes::copy_from_slice(word)))
     }
-
-    fn size_bytes(&self, (_, word): &(u8, Bytes)) -> usize {
-        word.len()
-    }
 }
 
 /// Starts a server, and waits until it holds what it should.

@@ -225,7 +225,7 @@ impl World {
                     disk.whole.rows.clone().into_iter().chain(later).collect();
                 let local = self.local(place);
                 for (key, state) in rows {
-                    if let Err(error) = server.restore(&key, state) {
+                    if let Err(error) = server.restore(&key, &state) {
                         self.violate(format!("a disk cannot be read: {error}"));
                     }
                 }

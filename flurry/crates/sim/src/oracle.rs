@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use flurry_core::id::{Epoch, WallNs};
-use flurry_core::key_value::{KeyValue, Value};
+use flurry_core::key_value::{self, KeyValue};
 use flurry_core::machine::{Access, StateMachine};
 use flurry_core::portal::{Outcome, number_of};
 
@@ -21,7 +21,7 @@ const STATES_MAX: usize = 128;
 /// tail.
 const HISTORY_MAX: usize = 256;
 
-type State = Option<Value>;
+type State = Option<key_value::State>;
 
 /// An operation as the owner submitted it.
 #[derive(Debug, Clone)]

@@ -251,7 +251,7 @@ fn compare_replicas(world: &mut World) {
         members.insert(server.life().endpoint.server.0);
         for (key, state) in server.states() {
             let id = server.life().endpoint.server.0;
-            held.entry(key.clone()).or_default().push((id, state));
+            held.entry(key).or_default().push((id, state));
         }
     }
     let Some(config) = config else {

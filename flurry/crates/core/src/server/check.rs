@@ -1,11 +1,13 @@
 //! The check whether this replica may answer an operation, and whether its answer is the right one.
 
+use bytes::Bytes;
+
 use super::Server;
 use crate::bugs::{Bug, planted};
 use crate::id::{Key, MonoNs, SessionId, Version};
 use crate::machine::{Access, Malformed, StateMachine, digest};
 use crate::message::{Ask, Copy, Reply, Request, State, Verdict};
-use crate::table::{Record, state_of};
+use crate::table::Record;
 
 /// The result of the check, and the digest of the state or of the read's answer.
 type Checked = (Verdict, u64);
@@ -151,24 +153,23 @@ impl<M: StateMachine> Server<M> {
                 }
             }
             Ask::Fetch => match self.table.find(&request.key) {
-                Some(record) if record.version >= request.dep && !record.evicted => {
-                    let state = state_of(&self.machine, record);
-                    (Verdict::State(state), 0)
+                Some(record) if record.version >= request.dep && !record.is_evicted() => {
+                    (Verdict::State(record.told()), 0)
                 }
-                Some(record) if record.evicted => (Verdict::Evicted, 0),
+                Some(record) if record.is_evicted() => (Verdict::Evicted, 0),
                 _ => (Verdict::Behind, 0),
             },
             Ask::Push(state) => self.push(request, state),
             // A joining server answers as well. It may have the last write of an owner that is
             // fenced by now, and the new owner must not miss that write.
             Ask::Touch => {
-                let record = self.table.find(&request.key).cloned();
                 // A server that evicts may have had a value of which no record is left.
                 let nothing = State {
                     evicted: self.params.evict,
                     ..State::ABSENT
                 };
-                let state = record.map_or(nothing, |it| state_of(&self.machine, &it));
+                let record = self.table.find(&request.key);
+                let state = record.map_or(nothing, Record::told);
                 (Verdict::State(state), 0)
             }
         }
@@ -187,7 +188,7 @@ impl<M: StateMachine> Server<M> {
         }
         for buried in 0..most {
             let oldest = self.table.deleted_until(id, session.epoch, session.stable);
-            let Some(key) = oldest.cloned() else {
+            let Some(key) = oldest else {
                 return buried;
             };
             self.bury(&key);
@@ -211,7 +212,7 @@ impl<M: StateMachine> Server<M> {
             && self.table.find(key).is_some_and(Record::is_tombstone);
         if dead || early {
             let version = self.version(key);
-            let taken = self.table.take(&self.machine, key);
+            let taken = self.table.take(key);
             assert!(
                 taken.is_some_and(|it| it.is_tombstone()),
                 "{key:?}: a value is never forgotten like a deletion"
@@ -279,13 +280,13 @@ impl<M: StateMachine> Server<M> {
             };
             return (verdict, 0);
         }
-        if record.is_some_and(|record| record.evicted) {
+        if record.is_some_and(Record::is_evicted) {
             return (Verdict::Evicted, 0);
         }
-        let state = record.and_then(|record| record.state.as_ref());
+        let state = record.and_then(|record| record.state(&self.machine));
         // I4: an answer was executed at the version that it depends on.
         assert!(have == request.dep || planted(Bug::ReadWithoutDep));
-        match self.machine.apply(state, operation, at) {
+        match self.machine.apply(state.as_ref(), operation, at) {
             Ok(applied) => {
                 let digest = digest(Some(&applied.answer));
                 (Verdict::Done(applied.answer), digest)
@@ -319,7 +320,7 @@ impl<M: StateMachine> Server<M> {
             // The write was done before, or the owner's next write overtook it. The owner sees no
             // difference.
             let state = record.filter(|record| record.version == version);
-            let digest = state.map_or(0, |record| digest_of(&self.machine, record));
+            let digest = state.map_or(0, Record::digest);
             return (Verdict::Done(self.machine.blind_answer()), digest);
         }
         (Verdict::Stale, 0)
@@ -329,7 +330,7 @@ impl<M: StateMachine> Server<M> {
         let version = request.id.version();
         let full = self.is_full(request.key.hash());
         let found = self.found_by(request);
-        let Some(record) = self.table.find(&request.key).cloned() else {
+        let Some(record) = self.table.find(&request.key) else {
             return if self.is_under_the_floor(&request.key, version) {
                 (Verdict::Stale, 0)
             } else if request.dep == Version::NONE && !full {
@@ -344,23 +345,24 @@ impl<M: StateMachine> Server<M> {
         };
         let have = record.version;
         if have == version && !planted(Bug::RetryExecutesAgain) {
-            if record.evicted {
+            if record.is_evicted() {
                 // The eviction removed the answer together with the value.
                 return (Verdict::Stale, 0);
             }
             // I9: a repeated operation changes nothing, and gets the stored answer.
-            let digest = digest_of(&self.machine, &record);
-            return (Verdict::Done(record.answer), digest);
+            let answer = Bytes::copy_from_slice(record.answer());
+            return (Verdict::Done(answer), record.digest());
         }
         if have > version {
             return (Verdict::Stale, 0);
         }
-        if found == request.dep && record.evicted {
+        if found == request.dep && record.is_evicted() {
             return (Verdict::Evicted, 0);
         }
         let again = planted(Bug::RetryExecutesAgain) && have == version;
         if found == request.dep || again || planted(Bug::UpdateWithoutDep) {
-            return self.apply(request, operation, record.state.as_ref());
+            let state = record.state(&self.machine);
+            return self.apply(request, operation, state.as_ref());
         }
         (Verdict::Behind, 0)
     }
@@ -374,23 +376,24 @@ impl<M: StateMachine> Server<M> {
             return (Verdict::Malformed, 0);
         };
         let (key, answer) = (&request.key, applied.answer);
-        if !self.make_room(key, applied.state.as_ref(), &answer) {
+        let snapshot = applied.state.as_ref().map(|it| self.machine.snapshot(it));
+        debug_assert_eq!(
+            snapshot.as_deref().map(|it| self.machine.restore(it)),
+            applied.state.map(Ok),
+            "a snapshot gives back what it was taken of"
+        );
+        if !self.make_room(key, snapshot.as_deref(), &answer) {
             return (Verdict::Busy, 0);
         }
-        let snapshot = applied.state.as_ref().map(|it| self.machine.snapshot(it));
         let (version, digest) = (request.id.version(), digest(snapshot.as_deref()));
         let again = planted(Bug::RetryExecutesAgain);
         assert!(
             self.table.peek(key).is_none_or(|it| it.version < version) || again,
             "{key:?}: {version} is executed once, and never on a later version"
         );
-        self.table.store(
-            &self.machine,
-            key.clone(),
-            (version, version.epoch),
-            applied.state,
-            answer.clone(),
-        );
+        let versions = (version, version.epoch);
+        let record = Record::new(key, versions, snapshot.as_deref(), &answer);
+        self.table.put(record);
         if self.persist.is_some() {
             let state = State {
                 version,
@@ -405,14 +408,14 @@ impl<M: StateMachine> Server<M> {
         (Verdict::Done(answer), digest)
     }
 
-    fn make_room(&mut self, key: &Key, state: Option<&M::State>, answer: &bytes::Bytes) -> bool {
+    fn make_room(&mut self, key: &Key, snapshot: Option<&[u8]>, answer: &[u8]) -> bool {
         // A deletion may grow the table by a version, which frees more than it takes.
-        if state.is_none() {
+        let Some(snapshot) = snapshot else {
             return true;
-        }
+        };
         loop {
             // Computed in each round, because a round may forget the key's own record.
-            let growth = self.table.growth(&self.machine, key, state, answer);
+            let growth = self.table.growth(key, snapshot.len() + answer.len());
             let bytes = self.table.bytes() + self.kept_bytes();
             if growth == 0 || bytes + growth <= self.params.memory_bytes_max {
                 return true;
@@ -425,7 +428,7 @@ impl<M: StateMachine> Server<M> {
             }
             // Forget evicted keys first: that costs no value.
             let forgotten = self.bury_some(key.session(), BURIED_MAX);
-            if forgotten == 0 && !self.table.evict_one(&self.machine, key) {
+            if forgotten == 0 && !self.table.evict_one(key) {
                 return false;
             }
         }
@@ -437,10 +440,9 @@ impl<M: StateMachine> Server<M> {
             && held.version < state.version
         {
             // The planted bug takes the version, but keeps this replica's state.
-            let answer = state.answer.clone();
-            let (key, version) = (request.key.clone(), (state.version, state.written_in));
-            self.table
-                .store(&self.machine, key, version, held.state, answer);
+            let versions = (state.version, state.written_in);
+            let record = Record::new(&request.key, versions, held.snapshot(), &state.answer);
+            self.table.put(record);
             return (Verdict::Held, 0);
         }
         if self.table.find(&request.key).is_none()
@@ -448,7 +450,7 @@ impl<M: StateMachine> Server<M> {
         {
             return (Verdict::Held, 0);
         }
-        match self.install(&request.key, state.clone()) {
+        match self.install(&request.key, state) {
             Ok(true) => (Verdict::Held, 0),
             Ok(false) => (Verdict::Busy, 0),
             Err(Malformed(_)) => (Verdict::Malformed, 0),
@@ -457,30 +459,27 @@ impl<M: StateMachine> Server<M> {
 
     /// Installs another replica's state if it is newer. Returns whether this replica now has at
     /// least that.
-    pub(super) fn install(&mut self, key: &Key, state: State) -> Result<bool, Malformed> {
+    pub(super) fn install(&mut self, key: &Key, state: &State) -> Result<bool, Malformed> {
         let record = self.table.find(key);
         let have = record.map_or(Version::NONE, |record| record.version);
-        let lost = record.is_some_and(|record| record.evicted) && have == state.version;
+        let lost = record.is_some_and(Record::is_evicted) && have == state.version;
         let newer = state.version > have || (lost && !state.evicted) || planted(Bug::PushGoesBack);
         if !newer || state.version == Version::NONE {
             return Ok(have >= state.version);
         }
-        let restored = match &state.snapshot {
-            Some(snapshot) => Some(self.machine.restore(snapshot)?),
+        // Written anew, since equal states must have equal snapshots.
+        let snapshot = match &state.snapshot {
+            Some(snapshot) => Some(self.machine.snapshot(&self.machine.restore(snapshot)?)),
             None => None,
         };
-        if !self.make_room(key, restored.as_ref(), &state.answer) {
+        if !self.make_room(key, snapshot.as_deref(), &state.answer) {
             return Ok(false);
         }
         self.counts.pushed += 1;
-        let (version, written_in, answer) = (state.version, state.written_in, state.answer);
-        self.table.store(
-            &self.machine,
-            key.clone(),
-            (version, written_in),
-            restored,
-            answer,
-        );
+        let version = state.version;
+        let versions = (version, state.written_in);
+        let record = Record::new(key, versions, snapshot.as_deref(), &state.answer);
+        self.table.put(record);
         if state.evicted {
             // Without the version, the evicted key would look as if it was never written.
             self.table.mark_evicted(key);
@@ -492,18 +491,9 @@ impl<M: StateMachine> Server<M> {
         if self.persist.is_some()
             && let Some(record) = self.table.find(key)
         {
-            let state = state_of(&self.machine, record);
+            let state = record.told();
             self.changed(key, state);
         }
         Ok(true)
     }
-}
-
-/// Returns the digest of a record's state; 0 if it was evicted.
-fn digest_of<M: StateMachine>(machine: &M, record: &Record<M::State>) -> u64 {
-    if record.evicted {
-        return 0;
-    }
-    let snapshot = record.state.as_ref().map(|state| machine.snapshot(state));
-    digest(snapshot.as_deref())
 }

@@ -6,7 +6,7 @@ use super::{Destination, Server};
 use crate::id::{Key, SessionId};
 use crate::machine::StateMachine;
 use crate::message::{Batch, Control, Cursor, Message, Pull, SessionState, State};
-use crate::table::state_of;
+use crate::table::Record;
 
 /// The most bytes of a part, so that it fits a datagram unless a single value does not.
 pub(super) const PART_BYTES_MAX: usize = 32 << 10;
@@ -89,9 +89,9 @@ impl<M: StateMachine> Server<M> {
             }
         };
         if let Some(below) = below {
-            let wanted = |key: &Key| {
-                config.will_hold(server, incarnation, key.hash())
-                    && !config.holds_fully(server, incarnation, key.hash())
+            let wanted = |hash: u64| {
+                config.will_hold(server, incarnation, hash)
+                    && !config.holds_fully(server, incarnation, hash)
             };
             if grows {
                 part.batch.next = Some(Cursor::Keys(u64::MAX));
@@ -132,24 +132,25 @@ impl<M: StateMachine> Server<M> {
 
     /// Adds the keys that the joining server wants, from a place of the table downwards. It adds
     /// their versions if that server has records of its own, and their records otherwise.
-    fn put_keys(&self, part: &mut Part, below: u64, lists: bool, wanted: impl Fn(&Key) -> bool) {
+    fn put_keys(&self, part: &mut Part, below: u64, lists: bool, wanted: impl Fn(u64) -> bool) {
         let len = self.table.len();
         let end = usize::try_from(below).map_or(len, |below| below.min(len));
         for index in (0..end).rev() {
-            let Some((key, record)) = self.table.at(index) else {
+            let Some(record) = self.table.at(index) else {
                 continue;
             };
-            if !wanted(key) {
+            if !wanted(record.key_hash()) {
                 continue;
             }
+            let key = record.key();
             let took = if lists {
                 let fits = part.takes(key.bytes().len() + LISTED_BYTES);
                 if fits {
-                    part.batch.listed.push((key.clone(), record.version));
+                    part.batch.listed.push((key, record.version));
                 }
                 fits
             } else {
-                self.put_entry(part, key)
+                self.put_entry(part, &key)
             };
             if !took {
                 let batch = &part.batch;
@@ -175,7 +176,7 @@ impl<M: StateMachine> Server<M> {
     /// Adds a key's record if it fits, and returns whether it did.
     fn put_entry(&self, part: &mut Part, key: &Key) -> bool {
         let record = self.table.peek(key);
-        let state = record.map_or(State::ABSENT, |it| state_of(&self.machine, it));
+        let state = record.map_or(State::ABSENT, Record::told);
         let snapshot_bytes = state.snapshot.as_ref().map_or(0, bytes::Bytes::len);
         let bytes = key.bytes().len() + snapshot_bytes + state.answer.len() + ENTRY_BYTES;
         let fits = part.takes(bytes);

@@ -6,7 +6,7 @@ use super::Server;
 use super::kept::Kept;
 use crate::machine::StateMachine;
 
-impl<M: StateMachine<State: Hash>> Hash for Kept<M> {
+impl Hash for Kept {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (&self.table, self.since, self.settled).hash(hasher);
     }
@@ -16,7 +16,7 @@ impl<M: StateMachine<State: Hash>> Hash for Kept<M> {
 /// incarnation are left out, because they never change. The counts, the load, the other server's
 /// address and the state of the disk are left out as well. The queue is empty once the driver has
 /// carried out the outputs.
-impl<M: StateMachine<State: Hash>> Hash for Server<M> {
+impl<M: StateMachine> Hash for Server<M> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.params.life.hash(hasher);
         self.table.hash(hasher);

@@ -222,7 +222,7 @@ impl<M: StateMachine> Server<M> {
         self.settle_kept();
         let mut had = BTreeSet::new();
         for (key, state) in batch.entries {
-            let has = self.install(&key, state) == Ok(true);
+            let has = self.install(&key, &state) == Ok(true);
             all &= has;
             if has && missing {
                 had.insert(key);

@@ -15,12 +15,12 @@ use super::join::Join;
 use crate::bugs::{Bug, planted};
 use crate::id::{ConfigNumber, Key, Version};
 use crate::machine::StateMachine;
-use crate::table::{Record, Table, state_of};
+use crate::table::{Record, Table};
 
 /// Records of an incarnation that was counted out.
 #[derive(Debug, Clone)]
-pub(super) struct Kept<M: StateMachine> {
-    pub(super) table: Table<M>,
+pub(super) struct Kept {
+    pub(super) table: Table,
     /// The last configuration that the server was a member of.
     pub(super) since: ConfigNumber,
     /// The records of sessions that nobody used meanwhile have been taken out.
@@ -47,10 +47,10 @@ impl<M: StateMachine> Server<M> {
             kept.since <= number,
             "the older of two ends decides what others may have done since"
         );
-        for (key, record) in table.into_records() {
-            let have = kept.table.find(&key).map(|it| it.version);
+        for record in table.into_records() {
+            let have = kept.table.peek(&record.key()).map(|it| it.version);
             if have.is_none_or(|have| have <= record.version) {
-                kept.table.put(&self.machine, key, record);
+                kept.table.put(record);
             }
         }
     }
@@ -88,8 +88,8 @@ impl<M: StateMachine> Server<M> {
         kept.settled = true;
         let (since, sessions) = (kept.since, &self.sessions);
         let wiped = config.last_wipe > since;
-        let counts = |key: &Key, version: Version| {
-            let session = sessions.get(&key.session());
+        let counts = |record: &&Record| {
+            let (session, version) = (sessions.get(&record.session()), record.version);
             planted(Bug::KeptBelieved)
                 || session.is_some_and(|it| {
                     let under_the_floor =
@@ -97,18 +97,17 @@ impl<M: StateMachine> Server<M> {
                     it.used_in <= since && !under_the_floor && !wiped
                 })
         };
-        let records = kept.table.iter();
-        let counting = records.filter(|(key, record)| counts(key, record.version));
-        let keys: Vec<Key> = counting.map(|(key, _)| key.clone()).collect();
+        let counting = kept.table.iter().filter(counts);
+        let keys: Vec<Key> = counting.map(Record::key).collect();
         for key in keys {
             if let Some(record) = self.take_kept(&key) {
-                self.take_up(key, record);
+                self.take_up(&key, record);
             }
         }
     }
 
-    fn take_kept(&mut self, key: &Key) -> Option<Record<M::State>> {
-        self.kept.as_mut()?.table.take(&self.machine, key)
+    fn take_kept(&mut self, key: &Key) -> Option<Record> {
+        self.kept.as_mut()?.table.take(key)
     }
 
     /// Takes up the record of a key if it is the listed one. Returns whether the server has at
@@ -118,27 +117,27 @@ impl<M: StateMachine> Server<M> {
             return true;
         }
         let kept = self.kept.as_mut().and_then(|it| it.table.find(key));
-        let same = |record: &Record<M::State>| {
-            (record.version == version || planted(Bug::ListedVersionIgnored)) && !record.evicted
+        let same = |record: &Record| {
+            let is_listed = record.version == version || planted(Bug::ListedVersionIgnored);
+            is_listed && !record.is_evicted()
         };
         if !kept.is_some_and(same) {
             return false;
         }
         if let Some(record) = self.take_kept(key) {
-            self.take_up(key.clone(), record);
+            self.take_up(key, record);
             self.counts.kept += 1;
         }
         true
     }
 
-    fn take_up(&mut self, key: Key, record: Record<M::State>) {
-        if self.version(&key) >= record.version {
+    fn take_up(&mut self, key: &Key, record: Record) {
+        if self.version(key) >= record.version {
             return;
         }
         if self.persist.is_some() {
-            let state = state_of(&self.machine, &record);
-            self.changed(&key, state);
+            self.changed(key, record.told());
         }
-        self.table.put(&self.machine, key, record);
+        self.table.put(record);
     }
 }

@@ -10,9 +10,13 @@
 //! owner is known to be on every replica.
 
 use super::{Destination, Server};
-use crate::id::Version;
 use crate::machine::StateMachine;
 use crate::message::{Control, List, Listed, Message};
+use crate::table::Record;
+
+/// The most bytes of values that one question looks at, but for the last value: a copy of each is
+/// read, and other requests wait meanwhile.
+const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The most bytes of keys in one answer, so that it fits a datagram.
 const KEY_BYTES_MAX: usize = 32 << 10;
@@ -41,28 +45,26 @@ impl<M: StateMachine> Server<M> {
         let records = question.records.min(List::RECORDS_MAX) as usize;
         let begin = end.saturating_sub(records.max(1));
         let (mut keys, mut bytes, mut next) = (Vec::new(), 0, begin);
+        let mut value_bytes = 0;
         for index in (begin..end).rev() {
-            let Some((key, record)) = self.table.at(index) else {
+            let Some(record) = self.table.at(index) else {
                 continue;
             };
             let mut asked = question.sessions.iter();
-            if !asked.any(|it| it.session == key.session()) {
+            if !asked.any(|it| it.session == record.session()) {
                 continue;
             }
-            let session = self.sessions.get(&key.session());
-            let epoch = session.map(|it| it.epoch);
-            let earlier = |version: Version| epoch.is_some_and(|epoch| version.epoch < epoch);
-            let listed = match &record.state {
-                Some(state) => {
-                    let ended = self.machine.has_ended(state, question.at);
-                    let fits = |kind| kind == self.machine.kind(state);
-                    ended == question.ended
-                        && question.kind.is_none_or(fits)
-                        && self.is_first_of(&config, key)
-                }
-                // Another replica may have forgotten it already, so each replica lists its own.
-                None => question.ended && earlier(record.version),
-            };
+            if value_bytes > VALUE_BYTES_MAX {
+                next = index + 1;
+                break;
+            }
+            let key = record.key();
+            if record.is_tombstone() || self.is_first_of(&config, &key) {
+                value_bytes += record.snapshot().map_or(0, <[u8]>::len);
+            } else {
+                continue;
+            }
+            let listed = self.is_listed(record, &question);
             if !listed {
                 continue;
             }
@@ -88,6 +90,23 @@ impl<M: StateMachine> Server<M> {
             keys,
         };
         self.send(back, Message::Control(Control::Listed(listed)));
+    }
+
+    /// Returns whether a record is among those that a question asks for.
+    fn is_listed(&self, record: &Record, question: &List) -> bool {
+        let Some(state) = record.state(&self.machine) else {
+            // Another replica may have forgotten it already, so each replica lists its own.
+            let session = self.sessions.get(&record.session());
+            let is_earlier = session.is_some_and(|it| record.version.epoch < it.epoch);
+            return question.ended && is_earlier;
+        };
+        let is_asked_for = if question.ended {
+            self.machine.may_go(&state, question.at)
+        } else {
+            !self.machine.has_ended(&state, question.at)
+        };
+        let fits = |kind| kind == self.machine.kind(&state);
+        is_asked_for && question.kind.is_none_or(fits)
     }
 
     /// Forgets deletions that every replica has. An owner of several sessions may use some of them

@@ -28,7 +28,7 @@ use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, Sequence, ServerId, Ses
 use crate::machine::StateMachine;
 pub use crate::message::Destination;
 use crate::message::{Control, Life, Message, State};
-use crate::table::{Table, state_of};
+use crate::table::Table;
 use join::Join;
 use kept::Kept;
 use lease::Lease;
@@ -90,13 +90,13 @@ pub struct ServerCounts {
 pub struct Server<M: StateMachine> {
     params: ServerParams,
     machine: M,
-    table: Table<M>,
+    table: Table,
     sessions: BTreeMap<SessionId, Session>,
     config: Option<Arc<Config>>,
     lease: Lease,
     join: Option<Join>,
     /// The records that it had when it was counted out, until it has copied everything.
-    kept: Option<Kept<M>>,
+    kept: Option<Kept>,
     /// True if the configuration names an incarnation of the server that this shard has given up.
     gave_up: bool,
     /// The address of a live server with the same number on another machine.
@@ -236,10 +236,10 @@ impl<M: StateMachine> Server<M> {
     }
 
     /// Returns its records in no particular order, for a comparison of replicas.
-    pub fn states(&self) -> impl Iterator<Item = (&crate::id::Key, State)> {
+    pub fn states(&self) -> impl Iterator<Item = (crate::id::Key, State)> {
         self.table
             .iter()
-            .map(|(key, record)| (key, state_of(&self.machine, record)))
+            .map(|record| (record.key(), record.told()))
     }
 
     /// Handles a message from `sender`, which is the driver's number for the receiver of a reply.
@@ -437,7 +437,7 @@ impl<M: StateMachine> Server<M> {
             if stable {
                 let server = endpoint.server;
                 let persist = &mut self.persist;
-                self.table.retain(&self.machine, |key| {
+                self.table.retain(|key| {
                     let holds = config.replicas_of(key).find(server).is_some();
                     if let (false, Some(persist)) = (holds, persist.as_mut()) {
                         persist.note(key.clone(), What::Moved);

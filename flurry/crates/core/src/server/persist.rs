@@ -23,7 +23,7 @@ use crate::config::Disk;
 use crate::id::{ConfigNumber, Incarnation, Key, MonoNs, Version};
 use crate::machine::{Malformed, StateMachine};
 use crate::message::{Copy, Message, Reply, State, Verdict};
-use crate::table::{KeyHasher, state_of};
+use crate::table::KeyHasher;
 
 /// The most replies that wait for the disk. A dropped reply waits again when its request is
 /// repeated.
@@ -393,10 +393,9 @@ impl<M: StateMachine> Server<M> {
             if bytes >= bytes_max {
                 return (records, Some(index as u64 + 1));
             }
-            if let Some((key, record)) = self.table.at(index) {
-                let state = state_of(&self.machine, record);
-                bytes += key.bytes().len() + state.snapshot.as_ref().map_or(0, bytes::Bytes::len);
-                records.push((key.clone(), state));
+            if let Some(record) = self.table.at(index) {
+                bytes += record.key_bytes().len() + record.snapshot().map_or(0, <[u8]>::len);
+                records.push((record.key(), record.told()));
             }
         }
         (records, None)
@@ -414,7 +413,7 @@ impl<M: StateMachine> Server<M> {
     /// # Errors
     ///
     /// [`RestoreError`] if the server cannot have every record, so that it must not go on.
-    pub fn restore(&mut self, key: &Key, state: State) -> Result<(), RestoreError> {
+    pub fn restore(&mut self, key: &Key, state: &State) -> Result<(), RestoreError> {
         let Some(config) = self.config.clone() else {
             return Ok(());
         };

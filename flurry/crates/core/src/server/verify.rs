@@ -11,9 +11,9 @@ impl<M: StateMachine> Server<M> {
     ///
     /// When its records, its copying and its disk do not agree.
     pub fn verify(&self) {
-        self.table.verify(&self.machine);
+        self.table.verify();
         if let Some(kept) = &self.kept {
-            kept.table.verify(&self.machine);
+            kept.table.verify();
             assert!(
                 self.config.is_none() || kept.since < self.number(),
                 "records are kept from an earlier configuration"

@@ -100,7 +100,6 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
     let set = Operation::set(Bytes::from_static(b"v"));
     cluster.answer("k", &set, Level::All);
     let (key, state) = cluster.servers[2].states().next().unwrap();
-    let (key, state) = (key.clone(), state);
     let lone = |id: u16, gone: bool| Member {
         addresses: Vec::new(),
         gone,
@@ -158,7 +157,7 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
         .iter()
         .map(|server| server.states().next())
         .collect();
-    assert_eq!(held[0].as_ref().unwrap().0, &key);
+    assert_eq!(held[0].as_ref().unwrap().0, key);
     assert_eq!(held[0], held[1]);
 }
 

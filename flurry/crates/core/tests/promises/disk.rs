@@ -77,7 +77,7 @@ impl Disks {
         let server = &mut self.cluster.servers[index];
         if let Some(number) = server.restores() {
             for (key, state) in &self.kept[index].rows {
-                server.restore(key, state.clone()).unwrap();
+                server.restore(key, state).unwrap();
             }
             server.restored(self.cluster.now, number);
         }
@@ -286,8 +286,8 @@ fn what_a_disk_holds_and_the_memory_does_not_is_an_error() {
     };
     let server = &mut disks.cluster.servers[0];
     assert!(server.restores().is_some());
-    assert_eq!(server.restore(first, large.clone()), Ok(()));
-    let refused = server.restore(second, large.clone()).unwrap_err();
+    assert_eq!(server.restore(first, large), Ok(()));
+    let refused = server.restore(second, large).unwrap_err();
     assert_eq!(refused, RestoreError::Memory(1 << 20));
 }
 

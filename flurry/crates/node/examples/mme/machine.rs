@@ -179,8 +179,4 @@ impl StateMachine for Network {
     fn restore(&self, snapshot: &[u8]) -> Result<Context, Malformed> {
         decode(snapshot)
     }
-
-    fn size_bytes(&self, _state: &Context) -> usize {
-        size_of::<Context>()
-    }
 }

@@ -135,7 +135,7 @@ impl ShardDisk {
                 next,
             } if self.reading == Some(number) => {
                 for (key, state) in records {
-                    let restored = server.restore(&key, state);
+                    let restored = server.restore(&key, &state);
                     restored.map_err(|error| Error::Refused {
                         reason: error.to_string(),
                     })?;

@@ -166,10 +166,13 @@ pub(super) fn state(it: &State) -> String {
             .0;
     };
     match KeyValue::default().restore(snapshot) {
-        Ok(value) => {
+        Ok(key_value::State {
+            value: Some(value), ..
+        }) => {
             let line = line.field("snapshot", value.bytes.escape_ascii());
             line.maybe("expires_at", value.expires_at.map(wall)).0
         }
+        Ok(_) => line.field("snapshot", "no value").0,
         Err(error) => line.field("snapshot", error).0,
     }
 }
