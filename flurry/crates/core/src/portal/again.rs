@@ -32,7 +32,7 @@ pub(super) struct Tried {
 impl Portal {
     /// Repeats an operation after a takeover, because no replica has the value that it depends on.
     pub(super) fn evicted(&mut self, sequence: Sequence) {
-        let Some(operation) = self.operations.get(&sequence) else {
+        let Some(operation) = self.operations.get(sequence) else {
             return;
         };
         let version = operation.request.id.version();
@@ -63,7 +63,7 @@ impl Portal {
 
     /// Begins a takeover under a new number, because the router has no record of the first.
     pub(super) fn forgotten(&mut self, sequence: Sequence) {
-        let Some(operation) = self.operations.get(&sequence) else {
+        let Some(operation) = self.operations.get(sequence) else {
             return;
         };
         let key = operation.request.key.clone();
@@ -85,8 +85,11 @@ impl Portal {
         let Some(chain) = self.keys.get_mut(key) else {
             return;
         };
+        if chain.waiting.is_empty() {
+            return;
+        }
         let mut waiting = std::mem::take(&mut chain.waiting);
-        for pending in &mut waiting {
+        for pending in waiting.iter_mut() {
             let before = pending.sequence;
             self.waiting.remove(&before);
             self.deadlines.remove(&(pending.deadline, before));
@@ -104,7 +107,7 @@ impl Portal {
     /// new one is.
     fn number_again(&mut self, sequence: Sequence, sent: Option<Sequence>) -> Sequence {
         assert!(
-            !self.is_numbered && !self.operations.contains_key(&sequence),
+            !self.is_numbered && !self.operations.contains(sequence),
             "only a waiting operation gets another number, and only one that the portal numbers"
         );
         let before = self.again.remove(&sequence);

@@ -6,15 +6,16 @@
 //! write. No write overtakes an unanswered read, because a replica with a later version cannot
 //! answer the read.
 
-use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::{Destination, Life, Operation, Outcome, Pending, Portal};
 use crate::bugs::{Bug, planted};
 use crate::config::Level;
-use crate::id::{ConfigNumber, Epoch, Key, MonoNs, Sequence, Version};
+use crate::id::{ConfigNumber, Epoch, KeptKey, Key, MonoNs, Sequence, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Copy, Message, Request};
+use crate::rare::Rare;
 
 /// The most refused versions of a key that it remembers. More are hardly ever under way at once.
 const REFUSED_MAX: usize = 64;
@@ -30,6 +31,37 @@ pub(super) enum Known {
     At(Version),
 }
 
+/// The time at which the next operation of a key may be sent.
+enum Turn {
+    /// At once; it depends on this version.
+    Now(Version),
+    /// After operations that are under way.
+    Later,
+    /// After a takeover of the key.
+    AfterTakeover,
+}
+
+/// The place of a chain among the keys, as long as no chain has moved. To find the chain by its key for
+/// each message would cost several misses of the processor's cache.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    index: usize,
+    moves: u64,
+}
+
+impl Place {
+    /// For a takeover, which needs no place.
+    const NONE: Self = Self {
+        index: 0,
+        moves: u64::MAX,
+    };
+}
+
+/// Hashes nothing: a place decides nothing, and it differs between states that are alike.
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
 /// A key's operations.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Chain {
@@ -37,7 +69,7 @@ pub(super) struct Chain {
     /// The version of the write that left the key without a state.
     pub(super) deleted_at: Option<Version>,
     /// The latest refused versions, on which operations under way may depend.
-    pub(super) refused: VecDeque<Version>,
+    pub(super) refused: Rare<Version>,
     /// True if the last of them was refused because of too few servers, and not for lack of room.
     pub(super) too_few: bool,
     pub(super) reads: u32,
@@ -51,15 +83,17 @@ pub(super) struct Chain {
     pub(super) tail_unknown_through: Sequence,
     /// True if a takeover of this key was sent, and the portal never received its result.
     pub(super) unheard: bool,
-    pub(super) waiting: VecDeque<Pending>,
+    pub(super) waiting: Rare<Pending>,
 }
+
+const _: () = assert!(size_of::<Chain>() <= 96, "each byte counts a million times");
 
 impl Chain {
     pub(super) fn new(known: Known) -> Self {
         Self {
             known,
             deleted_at: None,
-            refused: VecDeque::new(),
+            refused: Rare::NEW,
             too_few: false,
             reads: 0,
             updates: 0,
@@ -67,7 +101,7 @@ impl Chain {
             tail_unknown: false,
             tail_unknown_through: Sequence(0),
             unheard: false,
-            waiting: VecDeque::new(),
+            waiting: Rare::NEW,
         }
     }
 
@@ -115,6 +149,31 @@ impl Chain {
         self.unstable -= 1;
     }
 
+    /// Returns when an operation that is the next one may be sent.
+    fn turn(&self, access: Access) -> Turn {
+        let may = self.updates == 0 && (access == Access::Read || self.reads == 0);
+        match self.known {
+            Known::At(version) if may => Turn::Now(version),
+            Known::Unknown if access == Access::Blind && may => Turn::Now(Version::NONE),
+            Known::Unknown if access == Access::Blind => Turn::Later,
+            // The write-back of a takeover would replace writes that some replica lacks.
+            Known::Unknown if self.unstable > 0 => Turn::Later,
+            // A server may execute a refused write late, and a read under way may return that
+            // write. The takeover may have received this server's state before.
+            Known::Unknown if self.reads > 0 => Turn::Later,
+            Known::Unknown => Turn::AfterTakeover,
+            Known::At(_) | Known::Taking => Turn::Later,
+        }
+    }
+
+    /// Returns whether the answer could rest on an older value than was once acknowledged, and the
+    /// caller refuses such an answer.
+    fn is_in_doubt(&self, pending: &Pending) -> bool {
+        pending.submission.refuses_doubt
+            && pending.submission.access != Access::Blind
+            && (self.tail_unknown || pending.sequence <= self.tail_unknown_through)
+    }
+
     fn is_idle(&self) -> bool {
         self.reads == 0 && self.updates == 0 && self.waiting.is_empty()
     }
@@ -127,8 +186,8 @@ impl Chain {
 }
 
 impl Portal {
-    /// Returns the chain of a key, and creates it if the key is new.
-    pub(super) fn chain(&mut self, key: &Key) -> &mut Chain {
+    /// Returns the index of a key's chain, and creates the chain if the key is new.
+    pub(super) fn chain_of(&mut self, key: &Key) -> usize {
         if self.keys.len() >= self.params.keys_max && !self.keys.contains_key(key) {
             self.forget_one();
         }
@@ -140,18 +199,40 @@ impl Portal {
             Known::Unknown
         };
         let unheard = self.forgot_touched;
-        self.keys.entry(key.clone()).or_insert_with(|| Chain {
-            unheard,
-            ..Chain::new(known)
+        self.keys.get_index_of(key).unwrap_or_else(|| {
+            let chain = Chain {
+                unheard,
+                ..Chain::new(known)
+            };
+            self.keys.insert_full(KeptKey::from(key), chain).0
         })
+    }
+
+    fn place(&self, index: usize) -> Place {
+        let moves = self.moves;
+        Place { index, moves }
+    }
+
+    /// Returns the index of the chain of an operation's key.
+    pub(super) fn index_of(&self, operation: &Operation) -> Option<usize> {
+        let Place { index, moves } = operation.place;
+        let key = &operation.request.key;
+        if moves != self.moves {
+            return self.keys.get_index_of(key);
+        }
+        debug_assert!(
+            self.keys.get_index_of(key) == Some(index),
+            "{key:?} is not at {index}, though no key has moved"
+        );
+        Some(index)
     }
 
     fn forget_one(&mut self) {
         let stable = self.stable();
-        let is_idle = |(key, chain): (&Key, &Chain)| {
+        let is_idle = |(key, chain): (&KeptKey, &Chain)| {
             let settled = match chain.known {
                 Known::At(version) => {
-                    version.epoch != self.epoch_of(key) || version.sequence <= stable
+                    version.epoch != self.epoch_in(key.session()) || version.sequence <= stable
                 }
                 // A takeover was refused. The next operation takes the key over in any case.
                 Known::Unknown => chain.unstable == 0,
@@ -167,6 +248,7 @@ impl Portal {
         let mut front = self.keys.iter().take(64);
         if let Some(index) = told.or_else(|| front.position(is_idle)) {
             let forgotten = self.keys.swap_remove_index(index);
+            self.moves += 1;
             assert!(
                 forgotten.as_ref().is_none_or(|(_, it)| it.unstable == 0),
                 "a write that some replica lacks needs its key: the next one names it"
@@ -179,30 +261,54 @@ impl Portal {
         }
     }
 
-    /// Sends the operations of a key that need not wait.
+    /// Sends an operation, or queues it behind others on its key. The key's chain is at `index`.
+    pub(super) fn send_or_queue(&mut self, now: MonoNs, key: &Key, index: usize, pending: Pending) {
+        self.forget_deletion(key, index);
+        let chain = &mut self.keys[index];
+        if chain.waiting.is_empty()
+            && let Turn::Now(dep) = chain.turn(pending.submission.access)
+            && !chain.is_in_doubt(&pending)
+        {
+            self.keep_queue(index);
+            self.send(now, key, index, pending, dep);
+            return;
+        }
+        if !chain.waiting.is_made() {
+            std::mem::swap(&mut chain.waiting, &mut self.spare);
+        }
+        self.waiting.insert(pending.sequence, key.clone());
+        chain.waiting.push_back(pending);
+        self.pump_at(now, key, index);
+    }
+
+    /// Takes the memory of a key's empty queue, for the next key that needs one.
+    fn keep_queue(&mut self, index: usize) {
+        let chain = &mut self.keys[index];
+        if chain.waiting.is_made() && chain.waiting.is_empty() {
+            self.spare = std::mem::take(&mut chain.waiting);
+        }
+    }
+
+    /// Sends the queued operations of a key that need not wait.
     pub(super) fn pump(&mut self, now: MonoNs, key: &Key) {
+        if let Some(index) = self.keys.get_index_of(key) {
+            self.pump_at(now, key, index);
+        }
+    }
+
+    /// Like [`Self::pump`], for a key whose chain is at `index`.
+    pub(super) fn pump_at(&mut self, now: MonoNs, key: &Key, index: usize) {
         loop {
-            self.forget_deletion(key);
-            let Some(chain) = self.keys.get_mut(key) else {
-                return;
-            };
+            self.forget_deletion(key, index);
+            let chain = &mut self.keys[index];
             let Some(front) = chain.waiting.front() else {
+                self.keep_queue(index);
                 return;
             };
-            let access = front.submission.access;
-            let may = match access {
-                Access::Read => chain.updates == 0,
-                Access::Blind | Access::Update => chain.updates == 0 && chain.reads == 0,
-            };
-            let dep = match chain.known {
-                Known::At(version) => version,
-                Known::Unknown if access == Access::Blind => Version::NONE,
-                // The write-back of a takeover would replace writes that some replica lacks.
-                Known::Unknown if chain.unstable > 0 => return,
-                // A server may execute a refused write late, and a read under way may return that
-                // write. The takeover may have received this server's state before.
-                Known::Unknown if chain.reads > 0 => return,
-                Known::Unknown => {
+            let dep = match chain.turn(front.submission.access) {
+                Turn::Now(dep) => dep,
+                Turn::Later => return,
+                Turn::AfterTakeover => {
                     let sequence = Sequence(front.sequence.0 - 1);
                     // A forgotten key was the same on every replica, unless an earlier takeover
                     // wrote back to some of them or a refused write was executed.
@@ -211,47 +317,33 @@ impl Portal {
                     self.take_over(now, key, sequence, untouched);
                     return;
                 }
-                Known::Taking => return,
             };
-            if !may {
-                return;
-            }
             let Some(pending) = chain.waiting.pop_front() else {
                 return;
             };
-            if chain.waiting.is_empty() {
-                self.spare = std::mem::take(&mut chain.waiting);
-            }
             self.waiting.remove(&pending.sequence);
-            if pending.submission.refuses_doubt
-                && access != Access::Blind
-                && (chain.tail_unknown || pending.sequence <= chain.tail_unknown_through)
-            {
+            if chain.is_in_doubt(&pending) {
                 self.end_waiting(&pending, Outcome::TailUnknown);
                 continue;
             }
-            self.send(now, key, pending, dep);
+            self.send(now, key, index, pending, dep);
         }
     }
 
     /// Forgets the version of a deletion that every replica has, as the servers do.
-    fn forget_deletion(&mut self, key: &Key) {
-        let stable = self.stable();
-        let epoch = self.epoch_of(key);
-        let Some(chain) = self.keys.get_mut(key) else {
-            return;
-        };
+    fn forget_deletion(&mut self, key: &Key, index: usize) {
+        let chain = &self.keys[index];
         if let (Known::At(version), Some(deleted)) = (chain.known, chain.deleted_at)
             && version == deleted
-            && version.epoch == epoch
-            && version.sequence <= stable
+            && version.epoch == self.epoch_of(key)
+            && version.sequence <= self.stable()
         {
             // `deleted_at` stays, because a read under way may still depend on the deletion.
-            chain.known = Known::At(Version::NONE);
+            self.keys[index].known = Known::At(Version::NONE);
         }
     }
 
-    fn send(&mut self, now: MonoNs, key: &Key, pending: Pending, dep: Version) {
+    fn send(&mut self, now: MonoNs, key: &Key, index: usize, pending: Pending, dep: Version) {
         let id = self.id(key, pending.sequence);
         assert!(
             !pending.sequence.is_takeover(),
@@ -259,9 +351,7 @@ impl Portal {
         );
         let access = pending.submission.access;
         let stable = self.stable();
-        let Some(chain) = self.keys.get_mut(key) else {
-            return;
-        };
+        let chain = &mut self.keys[index];
         // Every answer reports the doubt until one has reached the caller.
         let tail_unknown = chain.tail_unknown || pending.sequence <= chain.tail_unknown_through;
         assert!(
@@ -313,6 +403,7 @@ impl Portal {
             deadline: pending.deadline,
             tail_unknown,
             refuses_doubt: pending.submission.refuses_doubt,
+            place: self.place(index),
         };
         self.drive(now, pending.sequence, operation);
     }
@@ -326,7 +417,7 @@ impl Portal {
     ) {
         let id = self.id(key, sequence);
         assert!(
-            sequence.is_takeover() && !self.operations.contains_key(&sequence),
+            sequence.is_takeover() && !self.operations.contains(sequence),
             "a takeover has a number of its own: two may find two states"
         );
         // Inserted first, because a takeover that is sent anew may be the only number that is not
@@ -372,6 +463,7 @@ impl Portal {
             deadline: MonoNs(u64::MAX),
             tail_unknown: false,
             refuses_doubt: false,
+            place: Place::NONE,
         };
         self.drive(now, sequence, operation);
     }

@@ -27,12 +27,15 @@ use indexmap::IndexMap;
 use crate::bugs::{Bug, planted};
 use crate::config::{Config, Level};
 use crate::id::{
-    ConfigNumber, DurationNs, Epoch, Key, KeyLength, MonoNs, Sequence, SessionId, Version, WallNs,
+    ConfigNumber, DurationNs, Epoch, KeptKey, Key, KeyLength, MonoNs, Sequence, SessionId, Version,
+    WallNs,
 };
 use crate::machine::Access;
 use crate::message::{Control, Copies, Message, Opened, Owned, Request};
+use crate::numbered::Numbered;
+use crate::rare::Rare;
 use crate::wire::OPERATION_BYTES_MAX;
-use chain::Chain;
+use chain::{Chain, Place};
 use parts::Part;
 pub use parts::Sessions;
 use unstable::Unstable;
@@ -243,6 +246,7 @@ struct Operation {
     deadline: MonoNs,
     tail_unknown: bool,
     refuses_doubt: bool,
+    place: Place,
 }
 
 /// The owner of a session.
@@ -274,11 +278,13 @@ pub struct Portal {
     /// True if a takeover of a forgotten key was refused or cut off, and may have reached some
     /// replicas only.
     forgot_touched: bool,
-    keys: IndexMap<Key, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
+    keys: IndexMap<KeptKey, Chain, std::hash::BuildHasherDefault<crate::table::KeyHasher>>,
+    /// How often chains in `keys` have moved. A new chain moves no other.
+    moves: u64,
     /// The empty queue of a key without waiting operations, for reuse. It would take most of the
     /// key's memory.
-    spare: VecDeque<Pending>,
-    operations: BTreeMap<Sequence, Operation>,
+    spare: Rare<Pending>,
+    operations: Numbered<Sequence, Operation>,
     /// Operations that wait for others on their key.
     waiting: BTreeMap<Sequence, Key>,
     /// The numbers of operations that may still change a replica.
@@ -323,8 +329,9 @@ impl Portal {
             forgot_untold: false,
             forgot_touched: false,
             keys: IndexMap::default(),
-            spare: VecDeque::new(),
-            operations: BTreeMap::new(),
+            moves: 0,
+            spare: Rare::NEW,
+            operations: Numbered::default(),
             waiting: BTreeMap::new(),
             unstable: Unstable::default(),
             again: BTreeMap::new(),
@@ -429,7 +436,7 @@ impl Portal {
         // The number below an operation's number belongs to the takeover that it may still need. A
         // write that was sent needs none. Without this distinction nobody could prove the loss of a
         // write-back.
-        let sent = self.operations.get(&first);
+        let sent = self.operations.get(first);
         let needs_none =
             first.is_takeover() || sent.is_some_and(|operation| operation.access != Access::Read);
         Sequence(first.0.saturating_sub(if needs_none { 1 } else { 2 }))
@@ -487,15 +494,8 @@ impl Portal {
         };
         self.unstable.insert(self.last, bytes);
         self.deadlines.insert((deadline, self.last));
-        let mut spare = std::mem::take(&mut self.spare);
-        let chain = self.chain(&key);
-        if chain.waiting.capacity() == 0 {
-            std::mem::swap(&mut chain.waiting, &mut spare);
-        }
-        chain.waiting.push_back(pending);
-        self.spare = spare;
-        self.waiting.insert(self.last, key.clone());
-        self.pump(now, &key);
+        let index = self.chain_of(&key);
+        self.send_or_queue(now, &key, index, pending);
         Ok(number)
     }
 
@@ -786,7 +786,7 @@ impl Portal {
     /// Removes an operation that can no longer change a replica from the unstable ones.
     fn let_go(&mut self, sequence: Sequence) {
         assert!(
-            !self.operations.contains_key(&sequence) && !self.waiting.contains_key(&sequence),
+            !self.operations.contains(sequence) && !self.waiting.contains_key(&sequence),
             "{sequence:?} can still change a replica"
         );
         self.unstable.remove(sequence);

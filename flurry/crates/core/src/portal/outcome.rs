@@ -11,6 +11,9 @@ use crate::id::{
 use crate::machine::Access;
 use crate::message::{Answer, Ask, Outcome as Routed, Owned, Request};
 
+/// The most operations that are sent to the router again at once.
+const AGAIN_MAX: usize = 1_024;
+
 /// The latest configurations in which copies were lost.
 #[derive(Debug, Clone, Copy)]
 struct Losses {
@@ -44,7 +47,7 @@ impl Portal {
     }
 
     fn take(&mut self, now: MonoNs, id: OperationId, outcome: Routed, absent: bool) {
-        let Some(operation) = self.operations.get(&id.sequence) else {
+        let Some(operation) = self.operations.get(id.sequence) else {
             return;
         };
         // After an answer, the only news is that the replicas that had the write are gone, or that
@@ -66,7 +69,12 @@ impl Portal {
             return;
         }
         match outcome {
-            Routed::Done(bytes) => self.done(id.sequence, bytes, absent),
+            Routed::Done(bytes) => {
+                if let Some(index) = self.done(id.sequence, bytes, absent) {
+                    self.pump_at(now, &key, index);
+                }
+                return;
+            }
             Routed::Taken { .. } => self.took_over(id, &key, &outcome, absent),
             Routed::NobodyHas { need, stable, have } => {
                 // The answer counts only for the latest sending. A late answer may belong to an
@@ -135,10 +143,9 @@ impl Portal {
         self.was_executed(id.sequence, found, own);
     }
 
-    fn done(&mut self, sequence: Sequence, answer: bytes::Bytes, absent: bool) {
-        let Some(operation) = self.operations.get_mut(&sequence) else {
-            return;
-        };
+    /// Notes the answer of an operation, and returns the index of its key's chain.
+    fn done(&mut self, sequence: Sequence, answer: bytes::Bytes, absent: bool) -> Option<usize> {
+        let operation = self.operations.get_mut(sequence)?;
         let version = operation.request.id.version();
         assert!(
             !operation.answered && !operation.takeover,
@@ -147,14 +154,17 @@ impl Portal {
         operation.answered = true;
         let (access, tail_unknown) = (operation.access, operation.tail_unknown);
         let told = operation.told;
-        let (dep, key) = (operation.request.dep, operation.request.key.clone());
+        let dep = operation.request.dep;
         if access != Access::Blind
             && dep.epoch == version.epoch
-            && let Some(shown) = self.operations.get_mut(&dep.sequence)
+            && let Some(shown) = self.operations.get_mut(dep.sequence)
         {
             shown.seen = true;
         }
-        if let Some(chain) = self.keys.get_mut(&key) {
+        let operation = self.operations.get(sequence);
+        let index = operation.and_then(|it| self.index_of(it));
+        if let Some(index) = index {
+            let chain = &mut self.keys[index];
             if !told {
                 chain.tail_unknown = false;
             }
@@ -176,6 +186,7 @@ impl Portal {
         if access == Access::Read {
             self.drop_operation(sequence);
         }
+        index
     }
 
     /// Returns whether a takeover found nothing of this owner's own deletion, because every replica
@@ -210,7 +221,7 @@ impl Portal {
     }
 
     fn taken(&mut self, sequence: Sequence, version: Version, absent: bool, lossy: bool) {
-        let Some(operation) = self.operations.get_mut(&sequence) else {
+        let Some(operation) = self.operations.get_mut(sequence) else {
             return;
         };
         let written_back = version == operation.request.id.version();
@@ -236,7 +247,7 @@ impl Portal {
     }
 
     fn nobody_has(&mut self, now: MonoNs, sequence: Sequence, have: Version) {
-        let Some(operation) = self.operations.get(&sequence) else {
+        let Some(operation) = self.operations.get(sequence) else {
             return;
         };
         let (key, dep, access) = (
@@ -255,7 +266,7 @@ impl Portal {
         };
         // If the write that it depends on was refused meanwhile, a takeover finds the present
         // state.
-        let answered = self.operations.get(&sequence).is_some_and(|it| it.answered);
+        let answered = self.operations.get(sequence).is_some_and(|it| it.answered);
         // Or a late copy of a refused write was executed. Then a key that was never written has
         // lost nothing. Or the write-back of a takeover is gone, but other replicas may have the
         // original.
@@ -323,7 +334,7 @@ impl Portal {
         // Read before the operation is removed, because the stable number depends on the sent
         // operations.
         let stable = self.stable();
-        let Some(operation) = self.operations.remove(&sequence) else {
+        let Some(operation) = self.operations.remove(sequence) else {
             return;
         };
         let request = Request {
@@ -346,7 +357,7 @@ impl Portal {
 
     /// Puts an operation back into its key's queue, in its order, so that a takeover precedes it.
     pub(super) fn requeue(&mut self, sequence: Sequence, key: &Key) {
-        let Some(operation) = self.operations.remove(&sequence) else {
+        let Some(operation) = self.operations.remove(sequence) else {
             return;
         };
         let Ask::Apply {
@@ -391,7 +402,7 @@ impl Portal {
 
     /// Ends an operation that, as far as the portal can know, was not done.
     pub(super) fn refused(&mut self, sequence: Sequence, outcome: Outcome) {
-        let Some(operation) = self.operations.get(&sequence) else {
+        let Some(operation) = self.operations.get(sequence) else {
             return;
         };
         let version = operation.request.id.version();
@@ -441,7 +452,7 @@ impl Portal {
     /// Reports the outcome of a queued operation, which was never sent under its number.
     pub(super) fn end_waiting(&mut self, pending: &super::Pending, outcome: Outcome) {
         assert!(
-            !self.operations.contains_key(&pending.sequence),
+            !self.operations.contains(pending.sequence),
             "{:?} was sent: its outcome is not known yet",
             pending.sequence
         );
@@ -452,7 +463,7 @@ impl Portal {
     }
 
     fn handle_stable(&mut self, now: MonoNs, id: OperationId, absent: bool) {
-        let Some(operation) = self.operations.get(&id.sequence) else {
+        let Some(operation) = self.operations.get(id.sequence) else {
             return;
         };
         // A read changes no replica, so it is never stable.
@@ -477,16 +488,19 @@ impl Portal {
             self.notify(id.sequence, Outcome::Unknown);
         }
         let number = self.number_told(id.sequence);
-        self.drop_operation(id.sequence);
+        let index = self.drop_operation(id.sequence);
         if !takeover {
             self.events.push_back(Event::Stable(number));
         }
-        self.pump(now, &key);
+        match index {
+            Some(index) => self.pump_at(now, &key, index),
+            None => self.pump(now, &key),
+        }
         self.settle(now);
     }
 
     pub(super) fn give_up(&mut self, now: MonoNs, sequence: Sequence) {
-        if let Some(operation) = self.operations.get(&sequence) {
+        if let Some(operation) = self.operations.get(sequence) {
             let key = operation.request.key.clone();
             let read = operation.access == Access::Read;
             self.notify(sequence, Outcome::Unknown);
@@ -515,15 +529,16 @@ impl Portal {
     /// Sends the operations that are not answered or not stable to the router again, which may have
     /// forgotten them.
     pub(super) fn drive_all_again(&mut self, now: MonoNs, period: DurationNs) {
-        let due: Vec<Sequence> = self
-            .operations
-            .iter()
-            .filter(|(_, operation)| now.since(operation.driven) >= period)
-            .map(|(sequence, _)| *sequence)
-            .take(1024)
-            .collect();
+        let due = self.operations.values();
+        let due = due.filter(|operation| now.since(operation.driven) >= period);
+        let mut due: Vec<Sequence> = due.map(|it| it.request.id.sequence).collect();
+        if due.len() > AGAIN_MAX {
+            due.select_nth_unstable(AGAIN_MAX);
+            due.truncate(AGAIN_MAX);
+        }
+        due.sort_unstable();
         for sequence in due {
-            let Some(operation) = self.operations.get(&sequence) else {
+            let Some(operation) = self.operations.get(sequence) else {
                 continue;
             };
             if operation.takeover && operation.answered {
@@ -561,7 +576,7 @@ impl Portal {
 
     /// Returns whether a later write makes the write-back of a takeover unnecessary.
     fn is_overtaken(&self, sequence: Sequence) -> bool {
-        let Some(operation) = self.operations.get(&sequence) else {
+        let Some(operation) = self.operations.get(sequence) else {
             return true;
         };
         let known = Known::At(operation.request.id.version());
@@ -579,7 +594,7 @@ impl Portal {
             self.drop_operation(sequence);
             return;
         }
-        let Some(operation) = self.operations.get(&sequence) else {
+        let Some(operation) = self.operations.get(sequence) else {
             return;
         };
         let key = operation.request.key.clone();
@@ -608,18 +623,18 @@ impl Portal {
             self.events.push_back(Event::PartFenced(index, epoch));
             self.end_closing();
         }
-        let gone = |key: &Key| key.session() == session;
+        let gone = |of: SessionId| of == session;
         let mut open: Vec<Sequence> = Vec::new();
         let mut driven: Vec<Sequence> = Vec::new();
-        for (sequence, operation) in &self.operations {
-            if gone(&operation.request.key) {
-                driven.push(*sequence);
+        for (sequence, operation) in self.operations.in_order() {
+            if gone(operation.request.key.session()) {
+                driven.push(sequence);
                 if !operation.told {
-                    open.push(*sequence);
+                    open.push(sequence);
                 }
             }
         }
-        let waiting = self.waiting.iter().filter(|(_, key)| gone(key));
+        let waiting = self.waiting.iter().filter(|(_, key)| gone(key.session()));
         open.extend(waiting.map(|(sequence, _)| *sequence));
         open.sort_unstable();
         for sequence in &open {
@@ -627,19 +642,20 @@ impl Portal {
             let fenced = Event::Answered(number, Outcome::Fenced(epoch));
             self.events.push_back(fenced);
         }
-        self.waiting.retain(|_, key| !gone(key));
-        self.keys.retain(|key, _| !gone(key));
+        self.waiting.retain(|_, key| !gone(key.session()));
+        self.keys.retain(|key, _| !gone(key.session()));
+        self.moves += 1;
         for sequence in open.into_iter().chain(driven) {
-            self.operations.remove(&sequence);
+            self.operations.remove(sequence);
             self.let_go(sequence);
         }
         let under_way =
-            |it: &Sequence| self.operations.contains_key(it) || self.waiting.contains_key(it);
+            |it: &Sequence| self.operations.contains(*it) || self.waiting.contains_key(it);
         self.deadlines.retain(|(_, sequence)| under_way(sequence));
     }
 
     fn notify(&mut self, sequence: Sequence, outcome: Outcome) {
-        if let Some(operation) = self.operations.get_mut(&sequence)
+        if let Some(operation) = self.operations.get_mut(sequence)
             && !operation.told
         {
             operation.told = true;
@@ -649,14 +665,21 @@ impl Portal {
         }
     }
 
-    pub(super) fn drop_operation(&mut self, sequence: Sequence) {
-        if let Some(operation) = self.operations.remove(&sequence) {
-            self.deadlines.remove(&(operation.deadline, sequence));
-            let write = operation.access != Access::Read && !operation.takeover;
-            if let (true, Some(chain)) = (write, self.keys.get_mut(&operation.request.key)) {
-                chain.end_write();
+    /// Forgets an operation. Returns the index of its key's chain, if it was a caller's write.
+    pub(super) fn drop_operation(&mut self, sequence: Sequence) -> Option<usize> {
+        let mut index = None;
+        if let Some(operation) = self.operations.remove(sequence) {
+            if !operation.told {
+                self.deadlines.remove(&(operation.deadline, sequence));
+            }
+            if operation.access != Access::Read && !operation.takeover {
+                index = self.index_of(&operation);
             }
         }
+        if let Some(index) = index {
+            self.keys[index].end_write();
+        }
         self.let_go(sequence);
+        index
     }
 }

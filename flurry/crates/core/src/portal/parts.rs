@@ -134,8 +134,11 @@ impl Portal {
 
     /// Returns the owner's epoch in a key's session.
     pub(super) fn epoch_of(&self, key: &Key) -> Epoch {
-        let part = self.part(key.session());
-        part.map_or(Epoch(0), |it| it.owned.epoch)
+        self.epoch_in(key.session())
+    }
+
+    pub(super) fn epoch_in(&self, session: SessionId) -> Epoch {
+        self.part(session).map_or(Epoch(0), |it| it.owned.epoch)
     }
 
     pub(super) fn id(&self, key: &Key, sequence: Sequence) -> OperationId {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::chain::{Chain, Known};
 use super::{Life, Operation, Portal};
 use crate::bugs::{Bug, planted};
-use crate::id::Key;
+use crate::id::KeptKey;
 use crate::machine::Access;
 
 /// Operations of a key that are under way.
@@ -40,10 +40,10 @@ impl Portal {
         self.verify_life();
         self.verify_numbers();
         self.unstable.verify();
-        let mut under_way: BTreeMap<&Key, UnderWay> = BTreeMap::new();
+        let mut under_way: BTreeMap<KeptKey, UnderWay> = BTreeMap::new();
         for operation in self.operations.values() {
             self.verify_operation(operation);
-            let key = &operation.request.key;
+            let key = KeptKey::from(&operation.request.key);
             under_way.entry(key).or_default().count(operation);
         }
         for (key, chain) in &self.keys {
@@ -95,9 +95,9 @@ impl Portal {
             held,
             "only operations under way or waiting may change a replica"
         );
-        let all = self.operations.keys().chain(self.waiting.keys());
-        for sequence in all {
-            assert!(self.unstable.contains(*sequence), "{sequence:?} is held");
+        let waiting = self.waiting.keys().copied();
+        for sequence in self.operations.numbers().into_iter().chain(waiting) {
+            assert!(self.unstable.contains(sequence), "{sequence:?} is held");
         }
         let untold = self.operations.values().filter(|it| !it.told).count();
         assert_eq!(
@@ -125,7 +125,7 @@ impl Portal {
             "{id:?}: odd numbers are those of takeovers"
         );
         assert!(
-            self.operations.contains_key(&id.sequence),
+            self.operations.contains(id.sequence),
             "{id:?} is found by its number"
         );
         assert!(
@@ -147,7 +147,7 @@ impl Portal {
         );
     }
 
-    fn verify_chain(&self, key: &Key, chain: &Chain, found: &UnderWay) {
+    fn verify_chain(&self, key: &KeptKey, chain: &Chain, found: &UnderWay) {
         assert_eq!(chain.reads, found.reads, "{key:?}: reads under way");
         assert_eq!(chain.updates, found.updates, "{key:?}: updates under way");
         assert_eq!(chain.unstable, found.writes, "{key:?}: writes under way");
@@ -165,15 +165,15 @@ impl Portal {
             "{key:?}: a doubt affects operations that were submitted before it was known"
         );
         let mut last = None;
-        for pending in &chain.waiting {
+        for pending in chain.waiting.iter() {
             assert!(
                 last < Some(pending.sequence),
                 "{key:?}: operations wait in the order in which they came"
             );
             last = Some(pending.sequence);
             assert_eq!(
-                self.waiting.get(&pending.sequence),
-                Some(key),
+                self.waiting.get(&pending.sequence).map(KeptKey::from),
+                Some(key.clone()),
                 "{key:?}: an operation that waits is found by its number"
             );
         }

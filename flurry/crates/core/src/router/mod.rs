@@ -27,8 +27,9 @@ use crate::log::{Arrival, CopyEnd};
 use crate::machine::Access;
 pub use crate::message::Destination;
 use crate::message::{Answer, Ask, Control, Copy, Message, Outcome};
+use crate::numbered::Numbered;
 use auto::Auto;
-use operation::{InFlight, Progress};
+use operation::{InFlight, Progress, Target};
 use parked::ParkedByServer;
 use rate::{RETRY_MAX, Rate};
 use repair::{Repair, RepairKey};
@@ -111,8 +112,8 @@ pub struct Router {
     config_wanted: Option<MonoNs>,
     /// The time of its last request for the configuration.
     config_asked: Option<MonoNs>,
-    /// Boxed: they are large, and a tree moves its elements about.
-    operations: BTreeMap<OperationId, Box<InFlight>>,
+    /// Boxed: they are large, and the map moves its elements about.
+    operations: Numbered<OperationId, Box<InFlight>>,
     /// Bytes of these operations.
     bytes: usize,
     parked: ParkedByServer,
@@ -139,7 +140,7 @@ impl Router {
             config: None,
             config_wanted: None,
             config_asked: None,
-            operations: BTreeMap::new(),
+            operations: Numbered::default(),
             bytes: 0,
             parked: ParkedByServer::new(),
             repairs: BTreeMap::new(),
@@ -207,11 +208,11 @@ impl Router {
         let over = |known: &InFlight| {
             known.lingers_until.is_some() && (!known.answered || known.is_write())
         };
-        if self.operations.get(&id).is_some_and(|known| over(known)) {
+        if self.operations.get(id).is_some_and(|known| over(known)) {
             // The router kept it for the log only, and the portal needs it again.
             self.drop_operation(id);
         }
-        if let Some(known) = self.operations.get_mut(&id) {
+        if let Some(known) = self.operations.get_mut(id) {
             // The portal sends it again, perhaps with a dependency that has become known since.
             known.portal = portal;
             known.driven = now;
@@ -236,13 +237,14 @@ impl Router {
             self.answer(portal, id, Outcome::Busy);
             return;
         }
-        let too_few = self.config.as_ref().is_some_and(|config| {
+        // A repeated write is accepted even if few servers are left, because it may have been done.
+        let new = attempt == 0 && operation::is_durable(&request, request.level);
+        let config = self.config.as_ref().filter(|_| new);
+        let too_few = config.is_some_and(|config| {
             let replicas = config.replicas_of(&request.key);
             let kept = replicas.iter().filter(|it| it.new).count();
-            kept < self.copies_min(config) && operation::is_durable(&request, request.level)
+            kept < self.copies_min(config)
         });
-        // A repeated write is accepted even if few servers are left, because it may have been done.
-        let too_few = too_few && attempt == 0;
         if too_few {
             self.want_config(now);
             self.answer(portal, id, Outcome::TooFewCopies);
@@ -299,7 +301,7 @@ impl Router {
 
     /// Sets the scheduled time of an operation, for the log.
     pub fn intended(&mut self, id: OperationId, at: MonoNs) {
-        if let Some(operation) = self.operations.get_mut(&id) {
+        if let Some(operation) = self.operations.get_mut(id) {
             operation.intended = at;
         }
     }
@@ -358,10 +360,9 @@ impl Router {
         self.config_wanted = None;
         self.repairs.clear();
         self.unpark_all();
-        let ids: Vec<OperationId> = self.operations.keys().copied().collect();
-        for id in ids {
+        for id in self.operations.numbers() {
             let copies_min = self.copies_min(config);
-            let operation = self.operations.get_mut(&id);
+            let operation = self.operations.get_mut(id);
             let dropped = operation.map(|it| it.place(now, config, copies_min));
             for target in dropped.into_iter().flatten() {
                 for sent in target.open() {
@@ -383,7 +384,7 @@ impl Router {
             self.timers.remove(&(at, timer));
             match timer {
                 Timer::Operation(id) => {
-                    if let Some(operation) = self.operations.get_mut(&id) {
+                    if let Some(operation) = self.operations.get_mut(id) {
                         operation.timer = MonoNs(u64::MAX);
                         self.drive(now, id);
                     }
@@ -418,14 +419,13 @@ impl Router {
 
     /// Drops all operations, and logs their unanswered copies as lost.
     pub fn close(&mut self) {
-        let ids: Vec<OperationId> = self.operations.keys().copied().collect();
-        for id in ids {
+        for id in self.operations.numbers() {
             self.drop_operation(id);
         }
     }
 
     fn answer(&mut self, portal: u64, id: OperationId, outcome: Outcome) {
-        let absent = self.operations.get(&id).is_some_and(|it| it.absent);
+        let absent = self.operations.get(id).is_some_and(|it| it.absent);
         let answer = Message::Answer(Answer {
             id,
             outcome,
@@ -481,7 +481,7 @@ impl Router {
     /// Sends the copies of an operation whose time has come, gives up the operation after its
     /// deadline, and sets its timer.
     fn drive(&mut self, now: MonoNs, id: OperationId) {
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         if operation.lingers_until.is_some_and(|until| now >= until) {
@@ -499,7 +499,7 @@ impl Router {
                 return;
             }
         }
-        let Some(operation) = self.operations.get(&id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         let abandoned = self
@@ -515,7 +515,7 @@ impl Router {
     }
 
     fn set_timer(&mut self, id: OperationId) {
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         let mut next = operation.lingers_until.unwrap_or(MonoNs(u64::MAX));
@@ -544,15 +544,17 @@ impl Router {
     }
 
     fn send_due(&mut self, now: MonoNs, id: OperationId) {
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        let phase = &operation.phase;
+        let is_due = |it: &Target| operation::wants(phase, it) && it.next <= now;
+        if operation.lingers_until.is_some() || !operation.targets.iter().any(is_due) {
+            return;
+        }
         let Some(config) = self.config.clone() else {
             return;
         };
-        let Some(operation) = self.operations.get_mut(&id) else {
-            return;
-        };
-        if operation.lingers_until.is_some() {
-            return;
-        }
         let shard = config.shard_of(&operation.request.key);
         let moving = rate::moving(operation.bytes());
         let mut forgotten = Vec::new();
@@ -607,8 +609,11 @@ impl Router {
     /// Returns the log row of a copy without a reply. The caller fills in the reply, if there is
     /// one.
     fn row(&self, id: OperationId, server: ServerId, sent: operation::Sent) -> Option<Arrival> {
-        let operation = self.operations.get(&id)?;
-        if !self.params.log || !matches!(operation.request.ask, Ask::Apply { .. }) {
+        if !self.params.log {
+            return None;
+        }
+        let operation = self.operations.get(id)?;
+        if !matches!(operation.request.ask, Ask::Apply { .. }) {
             return None;
         }
         Some(Arrival {
@@ -637,7 +642,7 @@ impl Router {
     /// ended.
     fn retire(&mut self, now: MonoNs, id: OperationId) {
         let linger = self.params.linger;
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         let open = operation
@@ -655,7 +660,7 @@ impl Router {
     }
 
     fn drop_operation(&mut self, id: OperationId) {
-        let Some(operation) = self.operations.get(&id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         let timer = (operation.timer, Timer::Operation(id));
@@ -668,7 +673,7 @@ impl Router {
         for (server, sent) in open {
             self.log_lost(id, server, sent);
         }
-        if let Some(operation) = self.operations.remove(&id) {
+        if let Some(operation) = self.operations.remove(id) {
             assert!(
                 operation.bytes_held <= self.bytes,
                 "{id:?}: removed bytes were counted when they were added"

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::bugs::{Bug, planted};
 use crate::config::{Config, Level, REPLICAS_MAX, Replica, majority};
 use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, ServerId, Version};
 use crate::machine::Access;
 use crate::message::{Ask, Outcome, Request, State};
+use crate::rare::Rare;
 
 /// The most repetitions of one copy that it remembers. An older one without a reply counts as lost.
 /// A reply distinguishes this many attempts.
@@ -50,13 +52,18 @@ pub(super) struct Target {
     pub(super) last_sent: MonoNs,
     pub(super) next: MonoNs,
     pub(super) backoff: u8,
-    /// The first attempt, while it has no reply.
-    first: Option<Sent>,
+    /// True while the first attempt has no reply.
+    first_is_open: bool,
     /// Repetitions without a reply, oldest first.
-    repeated: Vec<Sent>,
+    repeated: Rare<Sent>,
     /// The state that a takeover received from the replica.
-    pub(super) state: Option<State>,
+    pub(super) state: Option<Box<State>>,
 }
+
+const _: () = assert!(
+    size_of::<Target>() <= 128,
+    "thousands must fit a processor's cache"
+);
 
 impl Target {
     fn new(replica: Replica, next: MonoNs) -> Self {
@@ -68,8 +75,8 @@ impl Target {
             last_sent: MonoNs(0),
             next,
             backoff: 0,
-            first: None,
-            repeated: Vec::new(),
+            first_is_open: false,
+            repeated: Rare::NEW,
             state: None,
         }
     }
@@ -93,12 +100,16 @@ impl Target {
             at: now,
         };
         if self.attempt == 0 {
-            self.first = Some(sent);
+            self.first_is_open = true;
             return None;
         }
         let full = self.repeated.len() >= REPEATED_MAX;
-        let forgotten = full.then(|| self.repeated.remove(0));
-        self.repeated.push(sent);
+        let forgotten = if full {
+            self.repeated.pop_front()
+        } else {
+            None
+        };
+        self.repeated.push_back(sent);
         assert!(
             self.repeated.len() <= REPEATED_MAX,
             "no more attempts than a reply can number"
@@ -108,22 +119,33 @@ impl Target {
 
     /// Returns the attempts without a reply.
     pub(super) fn open(&self) -> impl Iterator<Item = Sent> {
-        self.first.iter().chain(&self.repeated).copied()
+        let first = self.first_is_open.then_some(self.first());
+        first.into_iter().chain(self.repeated.iter().copied())
+    }
+
+    fn first(&self) -> Sent {
+        Sent {
+            attempt: 0,
+            at: self.first_sent,
+        }
     }
 
     /// Removes the attempt that a reply answers, and returns it; `None` if it is not known any
     /// more.
     pub(super) fn take_sent(&mut self, attempt: u8) -> Option<Sent> {
         if attempt == 0 {
-            return self.first.take();
+            return std::mem::take(&mut self.first_is_open).then_some(self.first());
         }
         // From 31 on, a reply does not name the attempt. The latest one is the one still without a
         // reply.
         let is_it = |sent: &Sent| sent.attempt.min(31) == attempt;
         let place = self.repeated.iter().rposition(is_it)?;
-        Some(self.repeated.remove(place))
+        self.repeated.remove(place)
     }
 }
+
+/// The copies of an operation. Up to three are in the operation's own memory.
+pub(super) type Targets = SmallVec<[Target; 3]>;
 
 /// The phase of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -133,7 +155,10 @@ pub(super) enum Phase {
     /// A takeover asks the replicas for their states.
     Asking,
     /// A takeover writes the found state back under the owner's version.
-    WritingBack { state: Arc<Request>, taken: Outcome },
+    WritingBack {
+        state: Arc<Request>,
+        taken: Box<Outcome>,
+    },
 }
 
 /// Returns whether a copy still has to be sent, or sent again.
@@ -164,7 +189,7 @@ pub(super) struct InFlight {
     /// Its bytes in the router's count.
     pub(super) bytes_held: usize,
     pub(super) config: ConfigNumber,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Targets,
     /// The number of replicas in the old set, including those that are gone.
     pub(super) copies: usize,
     /// The fewest copies that its level promises, even if fewer servers are left; 0 for none.
@@ -203,7 +228,7 @@ impl InFlight {
             driven: now,
             bytes_held: 0,
             config: ConfigNumber(0),
-            targets: Vec::new(),
+            targets: Targets::new(),
             copies: 0,
             copies_min: 0,
             phase,
@@ -245,7 +270,7 @@ impl InFlight {
 
     /// Assigns the copies to the replicas of this configuration, and returns the copies that have
     /// no replica any more. A replica that has the write still counts as having it.
-    pub(super) fn place(&mut self, now: MonoNs, config: &Config, copies_min: usize) -> Vec<Target> {
+    pub(super) fn place(&mut self, now: MonoNs, config: &Config, copies_min: usize) -> Targets {
         assert!(
             self.config < config.number || self.targets.is_empty(),
             "an operation is placed anew for a later configuration alone"
@@ -371,7 +396,7 @@ impl InFlight {
             .iter()
             .filter(|target| target.replica.old)
             .collect();
-        let heard: Vec<&State> = old.iter().filter_map(|it| it.state.as_ref()).collect();
+        let heard: Vec<&State> = old.iter().filter_map(|it| it.state.as_deref()).collect();
         let clean = self.clean_since(last_wipe).and_then(|since| {
             let first = since.0 == 1;
             heard
@@ -389,7 +414,10 @@ impl InFlight {
         // A joining server may have no state, but a state that it does have would come to light
         // later.
         let joining = self.targets.iter().filter(|it| !it.replica.old);
-        let known: Vec<&State> = joining.clone().filter_map(|it| it.state.as_ref()).collect();
+        let known: Vec<&State> = joining
+            .clone()
+            .filter_map(|it| it.state.as_deref())
+            .collect();
         if old.is_empty() || heard.len() < wanted || known.len() < joining.count() {
             return None;
         }

@@ -70,7 +70,7 @@ impl Router {
                 break;
             };
             // The operation may have ended meanwhile.
-            let operation = self.operations.get_mut(&id);
+            let operation = self.operations.get_mut(id);
             if let Some(target) = operation.and_then(|it| it.target(server)) {
                 target.next = target.next.min(now);
                 self.drive(now, id);

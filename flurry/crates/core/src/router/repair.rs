@@ -72,7 +72,7 @@ impl Repair {
 impl Router {
     /// Starts a repair if one replica has a write that another lacks.
     pub(super) fn repair(&mut self, now: MonoNs, id: OperationId) {
-        let Some(operation) = self.operations.get(&id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         let behind: Vec<ServerId> = operation

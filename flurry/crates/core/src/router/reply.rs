@@ -19,7 +19,7 @@ impl Router {
         let server = reply.from.server;
         let waited_for = self
             .operations
-            .get_mut(&reply.id)
+            .get_mut(reply.id)
             .and_then(|operation| operation.target(server))
             .is_some_and(|target| target.progress != Progress::Held);
         if let Some(rate) = self.rates.get_mut(&server) {
@@ -31,7 +31,7 @@ impl Router {
         }
         let id = reply.id;
         let current = reply.config == self.number() || planted(Bug::AnyConfiguration);
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             if current {
                 self.repaired(now, reply);
             }
@@ -65,7 +65,7 @@ impl Router {
                 Verdict::Done(_) | Verdict::Held | Verdict::State(_)
             );
         self.counts.late += u64::from(late);
-        let before = self.operations.get(&id).is_some_and(|it| it.answered);
+        let before = self.operations.get(id).is_some_and(|it| it.answered);
         let end = end_of(&reply.verdict);
         let row = sent.and_then(|sent| self.row(id, server, sent));
         let counts = current && !late;
@@ -74,7 +74,7 @@ impl Router {
             self.take(now, reply);
         }
         if let Some(row) = row {
-            let after = self.operations.get(&id).is_none_or(|it| it.answered);
+            let after = self.operations.get(id).is_none_or(|it| it.answered);
             let end = if wrong { CopyEnd::Wrong } else { end };
             self.arrivals.push_back(Arrival {
                 received: Some(now),
@@ -105,7 +105,7 @@ impl Router {
         let Verdict::Done(answer) = &reply.verdict else {
             return false;
         };
-        let Some(operation) = self.operations.get_mut(&reply.id) else {
+        let Some(operation) = self.operations.get_mut(reply.id) else {
             return false;
         };
         let blind = matches!(
@@ -139,7 +139,7 @@ impl Router {
     fn take(&mut self, now: MonoNs, reply: &Reply) {
         let id = reply.id;
         let server = reply.from.server;
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         let write = operation.is_write();
@@ -174,11 +174,11 @@ impl Router {
             }
             Verdict::Busy if !held => target.progress = Progress::Busy,
             Verdict::Evicted if !held => target.progress = Progress::Evicted,
-            Verdict::State(state) if asking => target.state = Some(state.clone()),
+            Verdict::State(state) if asking => target.state = Some(Box::new(state.clone())),
             // The joining server has executed no operation yet, and will know the owner before it
             // does.
             Verdict::Joining if asking && !target.replica.old => {
-                target.state = Some(State::ABSENT);
+                target.state = Some(Box::new(State::ABSENT));
             }
             _ => {}
         }
@@ -204,7 +204,7 @@ impl Router {
     /// Ends an operation that a refusal decides, or answers it if enough replicas have it.
     pub(super) fn settle(&mut self, now: MonoNs, id: OperationId, verdict: Option<&Verdict>) {
         let last_wipe = self.last_wipe();
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         let portal = operation.portal;
@@ -245,7 +245,7 @@ impl Router {
     }
 
     fn give_answer(&mut self, now: MonoNs, id: OperationId) {
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         let Some(outcome) = outcome_of(operation) else {
@@ -293,7 +293,7 @@ impl Router {
     fn take_over(&mut self, now: MonoNs, id: OperationId, found: State) {
         let taken = self.taken(id.version(), &found);
         let last_wipe = self.last_wipe();
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         let portal = operation.portal;
@@ -327,7 +327,7 @@ impl Router {
         };
         operation.phase = Phase::WritingBack {
             state: Arc::new(push),
-            taken,
+            taken: Box::new(taken),
         };
         for target in &mut operation.targets {
             target.state = None;
@@ -348,7 +348,7 @@ impl Router {
 
     /// Draws the conclusions of a reply for an operation: stability, repair, loss, or its end.
     pub(super) fn finish(&mut self, now: MonoNs, id: OperationId) {
-        let Some(operation) = self.operations.get(&id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         if operation.lingers_until.is_some() {
@@ -390,7 +390,7 @@ impl Router {
     /// Reports to the portal that no replica can answer, if the router holds no copy of the missing
     /// write. The portal may hold one. Otherwise the write is lost.
     fn notice_loss(&mut self, now: MonoNs, id: OperationId) {
-        let Some(operation) = self.operations.get(&id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
         if !operation.nobody_can() {
@@ -401,10 +401,10 @@ impl Router {
             sequence: operation.request.dep.sequence,
             ..id
         };
-        if self.operations.contains_key(&depends_on) {
+        if self.operations.contains(depends_on) {
             return;
         }
-        let Some(operation) = self.operations.get_mut(&id) else {
+        let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
         operation.empty_rounds = operation.empty_rounds.saturating_add(1);
@@ -446,7 +446,7 @@ impl Router {
     /// Returns a server that has an operation's write, or that answered its read.
     pub(super) fn holder_of(&self, id: OperationId) -> Option<ServerId> {
         self.operations
-            .get(&id)?
+            .get(id)?
             .targets
             .iter()
             .find(|target| target.progress == Progress::Held)
@@ -458,7 +458,7 @@ impl Router {
 /// reported the answer.
 fn outcome_of(operation: &InFlight) -> Option<Outcome> {
     match (&operation.phase, &operation.answer) {
-        (Phase::WritingBack { taken, .. }, _) => Some(taken.clone()),
+        (Phase::WritingBack { taken, .. }, _) => Some((**taken).clone()),
         (_, Some(answer)) => Some(Outcome::Done(answer.clone())),
         (_, None) if planted(Bug::AckBeforeApply) => {
             Some(Outcome::Done(crate::key_value::Answer::Stored.encode()))

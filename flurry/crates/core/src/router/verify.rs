@@ -21,12 +21,12 @@ impl Router {
     pub fn verify(&self) {
         let bytes: usize = self.operations.values().map(|it| it.bytes_held).sum();
         assert_eq!(self.bytes, bytes, "the total is the sum of the operations");
-        for (id, operation) in &self.operations {
-            self.verify_operation(*id, operation);
+        for (id, operation) in self.operations.in_order() {
+            self.verify_operation(id, operation);
         }
         for (at, timer) in &self.timers {
             if let Timer::Operation(id) = timer {
-                let operation = self.operations.get(id);
+                let operation = self.operations.get(*id);
                 assert!(
                     operation.is_some_and(|it| it.timer == *at),
                     "{id:?}: a timer is that of an operation, and each has one"
