@@ -4,7 +4,8 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::hash::HashOperation;
-use super::{Answer, Condition, ExpireCondition, Lifetime, Operation, ValueKind};
+use super::{Answer, CALLER_BYTES_MAX, Condition, ExpireCondition, Lifetime, Operation, ValueKind};
+use crate::fixed::Fixed;
 use crate::id::{DurationNs, WallNs};
 use crate::machine::Malformed;
 use crate::wire::key_value::{self as body, operation::Kind};
@@ -84,6 +85,7 @@ impl Operation {
                 expires_at_ns: expires_at.map(|at| at.0),
                 condition: condition.number(),
                 kind: 0,
+                calls: Vec::new(),
             }),
             Self::Delete { counted } => Kind::Delete(body::Delete { counted }),
             Self::Increment(by) => Kind::Increment(body::Increment { by }),
@@ -129,6 +131,15 @@ impl Operation {
                 operations: all.iter().map(Self::body).collect(),
             }),
             Self::Hash(operation) => operation.body(),
+            Self::IncrementFraction(by) => Kind::IncrementFraction(body::IncrementFraction {
+                by: by.to_string().into(),
+            }),
+            Self::Once {
+                caller,
+                number,
+                digest,
+                then,
+            } => once(caller, (number, digest), &then),
         };
         body::Operation { kind: Some(kind) }
     }
@@ -140,6 +151,19 @@ impl Operation {
     /// [`Malformed`] when the bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let read = body::Operation::decode(bytes).map_err(|error| Malformed(error.to_string()))?;
+        // A numbered operation is the whole of it.
+        if let Some(Kind::Once(once)) = read.kind {
+            if once.caller.len() > CALLER_BYTES_MAX {
+                return Err(Malformed("the name of its caller is too long".to_owned()));
+            }
+            let then = once.then.map(|it| *it).unwrap_or_default();
+            return Ok(Self::Once {
+                caller: once.caller,
+                number: once.number,
+                digest: once.digest,
+                then: Box::new(Self::of_body(then, NESTED_MAX)?),
+            });
+        }
         Self::of_body(read, NESTED_MAX)
     }
 
@@ -203,10 +227,24 @@ impl Operation {
                 let all = several.operations.into_iter().map(nested);
                 Self::Several(all.collect::<Result<_, _>>()?)
             }
+            Some(Kind::IncrementFraction(increment)) => {
+                let by = Fixed::parse(&increment.by);
+                let by = by.ok_or_else(|| Malformed("its fraction is none".to_owned()))?;
+                Self::IncrementFraction(by)
+            }
             Some(kind) => Self::Hash(HashOperation::of_body(kind)?),
             None => return Err(Malformed("it is empty".to_owned())),
         })
     }
+}
+
+fn once(caller: Bytes, (number, digest): (u64, u64), then: &Operation) -> Kind {
+    Kind::Once(Box::new(body::Once {
+        caller,
+        number,
+        digest,
+        then: Some(Box::new(then.body())),
+    }))
 }
 
 impl Answer {
@@ -246,6 +284,8 @@ impl Answer {
                 answers: all.iter().map(Self::body).collect(),
                 ..coded(12)
             },
+            Self::NumberTaken => coded(13),
+            Self::TooManyCallers => coded(14),
         }
     }
 
@@ -280,6 +320,8 @@ impl Answer {
                 let all = all.map(|it| Self::of_body(it, depth - 1));
                 Self::Several(all.collect::<Result<_, _>>()?)
             }
+            13 => Self::NumberTaken,
+            14 => Self::TooManyCallers,
             other => return Err(Malformed(format!("answer code is {other}"))),
         })
     }

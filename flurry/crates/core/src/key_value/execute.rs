@@ -7,6 +7,7 @@ use super::{
     hash,
 };
 use crate::decimal::decimal;
+use crate::fixed::Fixed;
 use crate::id::{DurationNs, WallNs};
 use crate::machine::Malformed;
 
@@ -51,6 +52,9 @@ pub(super) fn execute(
             }
             Ok((state, answer))
         }
+        Operation::Once { .. } => Err(Malformed(
+            "a numbered operation is inside another".to_owned(),
+        )),
         Operation::Several(all) => several(live, all, at, value_bytes_max),
         Operation::IfEqual { expected, then } => match live {
             Some(value) if value.bytes == expected => execute(live, *then, at, value_bytes_max),
@@ -142,14 +146,7 @@ fn on_string(
             let answer = Answer::Number(i64::from(done));
             (state, if returns_value { old } else { answer })
         }
-        Operation::Expiry => {
-            let answer = live.map_or(Answer::NotFound, |value| {
-                value
-                    .expires_at
-                    .map_or(Answer::ForEver, |end| Answer::Number(end.0))
-            });
-            (kept, answer)
-        }
+        Operation::Expiry => (kept, expiry(live)),
         Operation::SetRange { offset, value } => set_range(kept, offset, &value, value_bytes_max),
         Operation::Kind => {
             let answer = live.map_or(Answer::NotFound, |value| Answer::Kind(value.kind));
@@ -157,7 +154,11 @@ fn on_string(
         }
         Operation::SetBit { offset, on } => set_bit(kept, offset, on, value_bytes_max),
         Operation::Prolong { by } => prolong(kept, by, at),
-        Operation::Hash(_) | Operation::Several(_) | Operation::IfEqual { .. } => {
+        Operation::IncrementFraction(by) => add_fraction(kept, by, value_bytes_max),
+        Operation::Hash(_)
+        | Operation::Several(_)
+        | Operation::IfEqual { .. }
+        | Operation::Once { .. } => {
             unreachable!("executed by the caller")
         }
     }
@@ -240,6 +241,14 @@ impl ExpireCondition {
             Self::EarlierOnce => before.is_some() && latest(after) < latest(before),
         }
     }
+}
+
+fn expiry(live: Option<&Value>) -> Answer {
+    let end = |value: &Value| match value.expires_at {
+        Some(end) => Answer::Number(end.0),
+        None => Answer::ForEver,
+    };
+    live.map_or(Answer::NotFound, end)
 }
 
 fn told(live: Option<&Value>) -> Answer {
@@ -337,6 +346,22 @@ fn increment(kept: Option<Value>, by: i64) -> Executed {
     }
 }
 
+fn add_fraction(kept: Option<Value>, by: Fixed, value_bytes_max: usize) -> Executed {
+    let held = kept.as_ref().map(|value| Fixed::parse(&value.bytes));
+    let Some(number) = held.unwrap_or(Some(Fixed::ZERO)) else {
+        return (kept, Answer::NotANumber);
+    };
+    let Some(sum) = number.checked_add(by) else {
+        return (kept, Answer::OutOfRange);
+    };
+    let text = Bytes::from(sum.to_string());
+    if text.len() > value_bytes_max {
+        return (kept, Answer::TooLarge);
+    }
+    let value = rewritten(kept.as_ref(), text.clone());
+    (Some(value), Answer::Value(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::KeyValue;
@@ -378,6 +403,34 @@ mod tests {
             Answer::decode(applied.answer).unwrap()
         };
         operations.into_iter().map(step).collect()
+    }
+
+    #[test]
+    fn a_sum_of_fractions_is_exact_and_keeps_the_end_of_the_value() {
+        let add = |text: &str| Operation::IncrementFraction(Fixed::parse(text.as_bytes()).unwrap());
+        let told = run(vec![
+            (1, until("10.50", 9)),
+            (2, add("0.1")),
+            (3, Operation::Expiry),
+            (9, add("-0.5")),
+            (9, Operation::set(bytes("x"))),
+            (9, add("1")),
+            (9, Operation::set(bytes("1.7e21"))),
+            (9, add("1.7e21")),
+            (9, Operation::Get),
+        ]);
+        let wanted = [
+            Answer::Stored,
+            value("10.6"),
+            Answer::Number(9),
+            value("-0.5"),
+            Answer::Stored,
+            Answer::NotANumber,
+            Answer::Stored,
+            Answer::OutOfRange,
+            value("1.7e21"),
+        ];
+        assert_eq!(told, wanted);
     }
 
     #[test]

@@ -234,7 +234,7 @@ fn changed(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{KeyValue, Operation};
+    use super::super::{KeyValue, Operation, State};
     use super::*;
     use crate::id::WallNs;
     use crate::machine::StateMachine as _;
@@ -263,7 +263,7 @@ mod tests {
     /// Executes operations on one key. Returns their answers and the fields at the end.
     fn run(operations: &[Operation]) -> (Vec<Answer>, Vec<Field>) {
         let machine = KeyValue::with_values_up_to(LIMIT);
-        let mut state: Option<Value> = None;
+        let mut state: Option<State> = None;
         let mut answers = Vec::new();
         for operation in operations {
             let written = operation.encode();
@@ -275,7 +275,8 @@ mod tests {
             state = applied.state;
             answers.push(Answer::decode(applied.answer).unwrap());
         }
-        let hash = state.filter(|it| it.kind == ValueKind::Hash);
+        let value = state.and_then(|it| it.value);
+        let hash = value.filter(|it| it.kind == ValueKind::Hash);
         let held = hash.map_or_else(Vec::new, |it| fields(it.bytes).unwrap());
         (answers, held)
     }

@@ -1,5 +1,6 @@
 //! The first state machine: a string or a hash for each key, with expiry, counters and conditions.
 
+mod calls;
 mod coding;
 mod execute;
 mod hash;
@@ -11,11 +12,16 @@ use prost::Message as _;
 use crate::id::{Key, WallNs};
 use crate::machine::{Access, Applied, Malformed, StateMachine};
 use crate::wire::key_value as body;
+pub use calls::{CALLER_BYTES_MAX, Calls};
+use calls::{Known, REMEMBERED_BYTES_MAX};
 pub use hash::{Field, HashOperation, fields};
 pub use operation::{Answer, Condition, ExpireCondition, Lifetime, Operation};
 
 /// The most bytes of a value, which fits a TCP frame together with its key and envelope.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The kind in a snapshot of a key that has no value.
+const NO_VALUE: u32 = 2;
 
 /// The kind of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -36,6 +42,24 @@ pub struct Value {
     pub bytes: Bytes,
     /// The owner's time at which it ends.
     pub expires_at: Option<WallNs>,
+}
+
+/// What a key has: a value, and the numbered operations that it remembers. One of them at least.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The value.
+    pub value: Option<Value>,
+    /// The numbered operations.
+    pub calls: Calls,
+}
+
+impl From<Value> for State {
+    fn from(value: Value) -> Self {
+        Self {
+            value: Some(value),
+            calls: Calls::default(),
+        }
+    }
 }
 
 impl Value {
@@ -79,8 +103,63 @@ impl KeyValue {
     }
 }
 
+impl KeyValue {
+    /// Executes an operation on a value that has not ended. A numbered one is done unless the key
+    /// remembers it.
+    fn execute(
+        &self,
+        live: Option<&Value>,
+        mut calls: Calls,
+        operation: Operation,
+        at: WallNs,
+    ) -> Result<(Option<Value>, Calls, Answer), Malformed> {
+        let most = self.value_bytes_max;
+        let unchanged = |calls, answer| Ok((live.cloned(), calls, answer));
+        // Another server gets both in one message.
+        let fits = |value: Option<&Value>, calls: &Calls| {
+            let length = |value: Option<&Value>| value.map_or(0, |it| it.bytes.len());
+            let grows = length(value) > length(live);
+            !grows || calls.is_empty() || length(value) + calls.size_bytes() <= most
+        };
+        let Operation::Once {
+            caller,
+            number,
+            digest,
+            then,
+        } = operation
+        else {
+            let (value, answer) = execute::execute(live, operation, at, most)?;
+            if !fits(value.as_ref(), &calls) {
+                return unchanged(calls, Answer::TooLarge);
+            }
+            return Ok((value, calls, answer));
+        };
+        match calls.known(&caller, number, digest) {
+            Known::Done(answer) => {
+                let answer = Answer::decode(answer)?;
+                return unchanged(calls, answer);
+            }
+            Known::Taken => return unchanged(calls, Answer::NumberTaken),
+            Known::Full => return unchanged(calls, Answer::TooManyCallers),
+            Known::New => {}
+        }
+        let (value, answer) = execute::execute(live, *then, at, most)?;
+        let written = answer.encode();
+        if written.len() > REMEMBERED_BYTES_MAX {
+            return unchanged(calls, Answer::TooLarge);
+        }
+        let before = calls.clone();
+        calls.remember(caller, (number, digest), at, written);
+        let length = value.as_ref().map_or(0, |it| it.bytes.len());
+        if length + calls.size_bytes() > most {
+            return unchanged(before, Answer::TooLarge);
+        }
+        Ok((value, calls, answer))
+    }
+}
+
 impl StateMachine for KeyValue {
-    type State = Value;
+    type State = State;
 
     fn access(&self, operation: &[u8]) -> Result<Access, Malformed> {
         self.read(operation).map(|operation| operation.access())
@@ -88,17 +167,24 @@ impl StateMachine for KeyValue {
 
     fn apply(
         &self,
-        state: Option<&Value>,
+        state: Option<&State>,
         operation: &[u8],
         at: WallNs,
-    ) -> Result<Applied<Value>, Malformed> {
+    ) -> Result<Applied<State>, Malformed> {
         let operation = self.read(operation)?;
         // Expired by the owner's own time, so that every replica decides alike.
-        let live = state.filter(|value| !self.has_ended(value, at));
+        let live = state.and_then(|it| it.value.as_ref());
+        let live = live.filter(|value| !value.has_ended(at));
         let access = operation.access();
-        let (state, answer) = execute::execute(live, operation, at, self.value_bytes_max)?;
+        let calls = match (access, state) {
+            (Access::Read, Some(state)) => state.calls.clone(),
+            (Access::Update, Some(state)) => state.calls.of_late(at),
+            // A blind write looks at no state.
+            (Access::Blind, _) | (_, None) => Calls::default(),
+        };
+        let (value, calls, answer) = self.execute(live, calls, operation, at)?;
         debug_assert!(
-            access != Access::Read || state.as_ref() == live,
+            access != Access::Read || value.as_ref() == live,
             "replicas that answer no read would have another state than one that does"
         );
         assert!(
@@ -107,13 +193,14 @@ impl StateMachine for KeyValue {
         );
         let held = live.map_or(0, |value| value.bytes.len());
         assert!(
-            state
+            value
                 .as_ref()
                 .is_none_or(|it| it.bytes.len() <= self.value_bytes_max.max(held)),
             "no operation makes a value longer than the transport carries"
         );
+        let is_something = value.is_some() || !calls.is_empty();
         Ok(Applied {
-            state,
+            state: is_something.then_some(State { value, calls }),
             answer: answer.encode(),
         })
     }
@@ -122,36 +209,45 @@ impl StateMachine for KeyValue {
         Answer::Stored.encode()
     }
 
-    fn snapshot(&self, state: &Value) -> Bytes {
+    fn snapshot(&self, state: &State) -> Bytes {
+        let value = state.value.as_ref();
         body::Set {
-            value: state.bytes.clone(),
-            expires_at_ns: state.expires_at.map(|at| at.0),
+            value: value.map(|it| it.bytes.clone()).unwrap_or_default(),
+            expires_at_ns: value.and_then(|it| it.expires_at).map(|at| at.0),
             condition: 0,
-            kind: state.kind.number(),
+            kind: value.map_or(NO_VALUE, |it| it.kind.number()),
+            calls: state.calls.body(),
         }
         .encode_to_vec()
         .into()
     }
 
-    fn restore(&self, snapshot: &[u8]) -> Result<Value, Malformed> {
+    fn restore(&self, snapshot: &[u8]) -> Result<State, Malformed> {
         let set = body::Set::decode(snapshot).map_err(|error| Malformed(error.to_string()))?;
-        Ok(Value {
-            kind: ValueKind::of_number(set.kind)?,
-            bytes: set.value,
-            expires_at: set.expires_at_ns.map(WallNs),
-        })
+        let calls = Calls::of_body(set.calls)?;
+        let value = if set.kind == NO_VALUE {
+            None
+        } else {
+            Some(Value {
+                kind: ValueKind::of_number(set.kind)?,
+                bytes: set.value,
+                expires_at: set.expires_at_ns.map(WallNs),
+            })
+        };
+        Ok(State { value, calls })
     }
 
-    fn has_ended(&self, state: &Value, at: WallNs) -> bool {
-        state.has_ended(at)
+    fn has_ended(&self, state: &State, at: WallNs) -> bool {
+        state.value.as_ref().is_none_or(|value| value.has_ended(at))
     }
 
-    fn kind(&self, state: &Value) -> u32 {
-        state.kind.number()
+    fn may_go(&self, state: &State, at: WallNs) -> bool {
+        self.has_ended(state, at) && state.calls.of_late(at).is_empty()
     }
 
-    fn size_bytes(&self, state: &Value) -> usize {
-        state.bytes.len()
+    fn kind(&self, state: &State) -> u32 {
+        let kind = state.value.as_ref().map(|it| it.kind);
+        kind.unwrap_or_default().number()
     }
 }
 
@@ -171,21 +267,23 @@ mod tests {
         };
         let append = |text: &'static str| {
             let operation = Operation::Append(Bytes::from(text)).encode();
-            machine.apply(Some(&nearly), &operation, WallNs(1)).unwrap()
+            let state = State::from(nearly.clone());
+            machine.apply(Some(&state), &operation, WallNs(1)).unwrap()
         };
-        assert_eq!(append("1").state.unwrap().bytes.len(), LIMIT);
-        assert_eq!(append("12").state, Some(nearly.clone()));
+        let grown = append("1").state.unwrap().value.unwrap();
+        assert_eq!(grown.bytes.len(), LIMIT);
+        assert_eq!(append("12").state, Some(nearly.clone().into()));
         assert_eq!(append("12").answer, Answer::TooLarge.encode());
     }
 
     #[test]
     fn a_value_that_has_ended_is_let_go_by_what_changes_nothing() {
         let machine = KeyValue::default();
-        let value = Value {
+        let value = State::from(Value {
             kind: ValueKind::Text,
             bytes: Bytes::from_static(b"v"),
             expires_at: Some(WallNs(10)),
-        };
+        });
         let nothing = Operation::SetRange {
             offset: 0,
             value: Bytes::new(),
@@ -211,7 +309,7 @@ mod tests {
     /// Executes operations on one key, each at its time, and returns their answers.
     fn run(operations: &[(i64, Operation)]) -> Vec<Answer> {
         let machine = KeyValue::with_values_up_to(LIMIT);
-        let mut state = None;
+        let mut state: Option<State> = None;
         let step = |(at, operation): &(i64, Operation)| {
             let bytes = operation.encode();
             assert_eq!(Operation::decode(&bytes).as_ref(), Ok(operation));
@@ -219,7 +317,7 @@ mod tests {
             if operation.access() == Access::Read {
                 let live = state
                     .clone()
-                    .filter(|it: &Value| it.expires_at.is_none_or(|end| WallNs(*at) < end));
+                    .filter(|it: &State| !machine.has_ended(it, WallNs(*at)));
                 assert_eq!(applied.state, live, "a read changes nothing");
             }
             state = applied.state;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::ValueKind;
 use super::hash::HashOperation;
+use crate::fixed::Fixed;
 use crate::id::{DurationNs, WallNs};
 use crate::machine::Access;
 
@@ -97,6 +98,20 @@ pub enum Operation {
     Several(Vec<Self>),
     /// An operation on the fields of a hash.
     Hash(HashOperation),
+    /// Adds to a decimal fraction, and answers the sum as a value; no value is 0.
+    IncrementFraction(Fixed),
+    /// Does the operation unless the key remembers it: see [`super::Calls`]. Otherwise it changes
+    /// nothing, and answers as before.
+    Once {
+        /// The name of the caller.
+        caller: Bytes,
+        /// The number of the operation, which rises with each of the caller's.
+        number: u64,
+        /// The digest of the caller's command, so that no other command gets its answer.
+        digest: u64,
+        /// The operation.
+        then: Box<Self>,
+    },
 }
 
 /// The lifetime of a new value.
@@ -167,6 +182,10 @@ pub enum Answer {
     Fields(Bytes),
     /// The answers of an [`Operation::Several`], or a value or [`Answer::NotFound`] for each field.
     Several(Vec<Self>),
+    /// The caller has given this number, or a higher one, to another operation on this key.
+    NumberTaken,
+    /// The key remembers as many callers as it may.
+    TooManyCallers,
 }
 
 impl Operation {
@@ -215,6 +234,7 @@ impl Operation {
                 }
                 | Self::SetRange { .. }
                 | Self::SetBit { .. }
+                | Self::IncrementFraction(_)
                 | Self::IfEqual { .. }
         )
     }
@@ -225,7 +245,7 @@ impl Operation {
             Self::Set { value, .. }
             | Self::CompareAndSet { value, .. }
             | Self::Exchange { value, .. } => value.len(),
-            Self::IfEqual { then, .. } => then.longest(),
+            Self::IfEqual { then, .. } | Self::Once { then, .. } => then.longest(),
             Self::Several(all) => all.iter().map(Self::longest).max().unwrap_or(0),
             _ => 0,
         }

@@ -2,7 +2,7 @@
 /// The operations of the key-value machine.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Operation {
-    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
+    #[prost(oneof = "operation::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23")]
     pub kind: ::core::option::Option<operation::Kind>,
 }
 /// Nested message and enum types in `Operation`.
@@ -51,12 +51,16 @@ pub mod operation {
         HashDelete(super::HashDelete),
         #[prost(message, tag = "21")]
         HashIncrement(super::HashIncrement),
+        #[prost(message, tag = "22")]
+        IncrementFraction(super::IncrementFraction),
+        #[prost(message, tag = "23")]
+        Once(::prost::alloc::boxed::Box<super::Once>),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Get {
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Set {
     #[prost(bytes = "bytes", tag = "1")]
     pub value: ::prost::bytes::Bytes,
@@ -66,9 +70,29 @@ pub struct Set {
     /// 0 always, 1 only when there is no value, 2 only when there is one.
     #[prost(uint32, tag = "3")]
     pub condition: u32,
-    /// In a snapshot only: 0 a string, 1 a hash, whose bytes are Fields.
+    /// In a snapshot only: 0 a string, 1 a hash, whose bytes are Fields, 2 no value.
     #[prost(uint32, tag = "4")]
     pub kind: u32,
+    /// In a snapshot only: the last numbered operation of each caller, in the order of their names.
+    #[prost(message, repeated, tag = "5")]
+    pub calls: ::prost::alloc::vec::Vec<Call>,
+}
+/// A numbered operation that was done.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Call {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub caller: ::prost::bytes::Bytes,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The owner's time at which it was done.
+    #[prost(sint64, tag = "3")]
+    pub at_ns: i64,
+    /// An Answer.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub answer: ::prost::bytes::Bytes,
+    /// The digest of the caller's command.
+    #[prost(fixed64, tag = "5")]
+    pub digest: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Delete {
@@ -209,12 +233,32 @@ pub struct HashIncrement {
     #[prost(sint64, tag = "2")]
     pub by: i64,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IncrementFraction {
+    /// A decimal fraction, as text.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub by: ::prost::bytes::Bytes,
+}
+/// Does the operation unless it was done before: a caller numbers its operations, and each number is done once.
+/// Never inside another operation.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Once {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub caller: ::prost::bytes::Bytes,
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    #[prost(message, optional, boxed, tag = "3")]
+    pub then: ::core::option::Option<::prost::alloc::boxed::Box<Operation>>,
+    /// The digest of the caller's command: the same number for another command is refused.
+    #[prost(fixed64, tag = "4")]
+    pub digest: u64,
+}
 /// An answer of the key-value machine.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Answer {
     /// 0 stored, 1 value, 2 not found, 3 number, 4 condition not met, 5 not a number, 6 out of range, 7 too large,
     /// 8 a value that never ends, 9 a value of another kind, 10 the kind of the value (number: 0 a string, 1 a hash),
-    /// 11 the fields of a hash (value: Fields), 12 several answers.
+    /// 11 the fields of a hash (value: Fields), 12 several answers, 13 a number that the caller has used, 14 too many callers.
     #[prost(uint32, tag = "1")]
     pub code: u32,
     #[prost(bytes = "bytes", tag = "2")]
