@@ -1,5 +1,6 @@
 //! How a part's thread reaches the others: datagrams, connections, queues, and the faults between.
 
+mod encoded;
 mod local;
 mod outbox;
 mod peer;
@@ -14,10 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::BytesMut;
 use flurry_core::id::{DurationNs, MonoNs};
 use flurry_core::message::{Control, Message};
-use flurry_core::wire::{self, DATAGRAM_BYTES_MAX, Unpack};
+use flurry_core::wire::{DATAGRAM_BYTES_MAX, Unpack};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -28,6 +28,7 @@ use crate::Error;
 use crate::clock::{self, JumpWatch};
 use crate::fault::{Direction, Fault, Faults, Injector};
 use crate::security::Security;
+use encoded::Encoded;
 use local::Mailbox;
 use outbox::{Outbox, Sent};
 pub use peer::Transport;
@@ -191,7 +192,7 @@ pub(crate) struct Link {
     control: Vec<u8>,
     /// The rest of the datagram that came last.
     opened: Opened,
-    output: BytesMut,
+    output: Encoded,
     outbox: Outbox,
     counters: Arc<Counters>,
     clocks: JumpWatch,
@@ -278,7 +279,7 @@ impl Link {
                 stamp: WallNs(0),
                 messages: Unpack::default(),
             },
-            output: BytesMut::new(),
+            output: Encoded::default(),
             outbox: Outbox::default(),
             counters: Arc::default(),
         })
@@ -317,12 +318,12 @@ impl Link {
         Peer::listening(self.transport, address)
     }
 
-    /// What waits for this link without it.
     /// Whether this machine slept since it was last asked.
     pub(crate) fn clocks(&mut self) -> &mut JumpWatch {
         &mut self.clocks
     }
 
+    /// What waits for this link without it.
     pub(crate) fn waiter(&self) -> Arc<Waiter> {
         Arc::clone(&self.waiter)
     }
@@ -561,10 +562,9 @@ impl Link {
             // A damaged one would be noticed and dropped there.
             one(!corrupt && Mailbox::send(to.address, self.address, message.clone()))
         } else {
-            self.output.clear();
-            wire::encode(message, &mut self.output);
-            if corrupt && let Some(last) = self.output.last_mut() {
-                *last ^= 1;
+            self.output.put(message);
+            if corrupt {
+                self.output.damage();
             }
             self.hand_bytes(to)
         };
@@ -574,19 +574,22 @@ impl Link {
     fn hand_bytes(&mut self, to: Peer) -> Sent {
         let is_datagram = matches!(to.way, Way::Datagram | Way::Return);
         if !is_datagram || self.streaming.contains(&to.address) {
-            return one(self.streams.send(to, &self.output, &mut self.seal));
+            return one(self.streams.send(to, self.output.bytes(), &mut self.seal));
         }
-        if self.output.len() > DATAGRAM_BYTES_MAX {
+        if self.output.bytes().len() > DATAGRAM_BYTES_MAX {
             if to.way == Way::Datagram {
-                return one(self.streams.send(to, &self.output, &mut self.seal));
+                return one(self.streams.send(to, self.output.bytes(), &mut self.seal));
             }
             // Whoever asked listens nowhere, and has to open the connection.
             count(&self.counters.too_long);
-            self.output.clear();
-            wire::encode(&Message::Control(Control::UseStream), &mut self.output);
+            self.output.put(&Message::Control(Control::UseStream));
         }
-        self.outbox
-            .put(&self.socket, &mut self.seal, to.address, &self.output)
+        self.outbox.put(
+            &self.socket,
+            &mut self.seal,
+            to.address,
+            self.output.bytes(),
+        )
     }
 
     /// Lets the datagrams go that wait for the end of the turn.
