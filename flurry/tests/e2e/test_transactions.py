@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -23,7 +24,9 @@ VALUES = [b"", b"v", b"10", b"-3", b"9223372036854775807", b"\x00\xff\r\n"]
 NUMBERS: list[Word] = [0, 1, -1, 7, 100, 2**63 - 1, "x", "1.5"]
 BITS: list[Word] = [0, 1, 7, 8, 100, -1, "x"]
 
-COMMANDS = 40_000
+# As in `make differential`.
+COMMANDS = 40_000 * int(os.environ.get("DIFFERENTIAL_TIMES", "1"))
+SEED = int(os.environ.get("DIFFERENTIAL_SEED", "20261129"))
 BATCH = 100
 
 
@@ -34,7 +37,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
 
 
 class Commands:
-    """Random commands on strings and hashes, alone and in transactions, from a seed."""
+    """Random commands on strings, hashes and several keys, and transactions, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -105,6 +108,22 @@ class Commands:
             ]
         )
 
+    def several(self) -> list[Word]:
+        """A command that is none of a transaction here: on several keys, or on a fraction."""
+        one, other, number = self.key(), self.key(), self.of("n0", "n1", "n2")
+        return self.any(
+            [
+                [self.of("RENAME", "RENAMENX", "COPY"), one, other],
+                ["COPY", one, other, *self.any([["REPLACE"], ["replace", "DB", 0], ["WHAT"]])],
+                ["MSETNX", one, self.value(), other, self.value()],
+                ["MSETNX", one, self.value(), other],
+                # Small numbers: Redis rounds larger ones to the precision of its machine.
+                ["SET", number, self.of("0", "1.5", "-3.25", "x", "2e1", "10.50")],
+                ["INCRBYFLOAT", number, self.of("0.1", "-1.25", "3", "5e-1", ".05", "x", "1.")],
+                ["INCRBYFLOAT", number, self.of("0.01", "-0.3", "-2")],
+            ]
+        )
+
     def one(self) -> list[Word]:
         made: list[Word] = self.any([self.hash, self.hash, self.bits, self.text])()
         return made
@@ -135,6 +154,8 @@ class Commands:
                 commands += self.transaction()
             elif drawn < 0.22:
                 commands += [[self.of("EXEC", "DISCARD", "UNWATCH")]]
+            elif drawn < 0.35:
+                commands += [self.several()]
             else:
                 commands += [self.one()]
         return commands
@@ -143,7 +164,7 @@ class Commands:
 def test_hashes_bits_and_transactions_are_answered_byte_for_byte_as_redis_does(
     address: tuple[str, int], tmp_path: Path
 ) -> None:
-    commands = Commands(seed=20_261_129)
+    commands = Commands(SEED)
     with (
         redis_server(tmp_path, "127.57.0.1") as server,
         closing(Wire(address)) as ours,
@@ -156,7 +177,8 @@ def test_hashes_bits_and_transactions_are_answered_byte_for_byte_as_redis_does(
                 batch = [tuple(words) for words in commands.batch()]
                 answers = zip(batch, ours.ask_all(batch), theirs.ask_all(batch), strict=True)
                 for place, (words, one, other) in enumerate(answers):
-                    assert one == other, (words, one, other, batch[max(0, place - 12) : place])
+                    before = batch[max(0, place - 12) : place]
+                    assert one == other, (words, one, other, before, SEED)
 
 
 def test_nobody_sees_half_of_a_transaction(address: tuple[str, int]) -> None:

@@ -342,6 +342,7 @@ fn value_bytes(operation: &Operation) -> usize {
         | Operation::Expiry
         | Operation::Kind
         | Operation::SetBit { .. }
+        | Operation::IncrementFraction(_)
         | Operation::Prolong { .. } => 0,
         Operation::Set { value, .. }
         | Operation::Append(value)
@@ -351,6 +352,7 @@ fn value_bytes(operation: &Operation) -> usize {
             value.len() + expected.as_ref().map_or(0, Bytes::len)
         }
         Operation::IfEqual { expected, then } => expected.len() + value_bytes(then),
+        Operation::Once { caller, then, .. } => caller.len() + value_bytes(then),
         Operation::Several(all) => all.iter().map(value_bytes).sum(),
         Operation::Hash(HashOperation::Set { fields, .. }) => {
             fields.iter().map(|it| it.name.len() + it.value.len()).sum()

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use flurry_core::config::Level;
 use flurry_core::decimal::decimal;
 use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::key_value::CALLER_BYTES_MAX;
 use flurry_core::resp::{Reply, Version, error};
 
 use super::connection::Connection;
@@ -30,6 +31,7 @@ impl Dispatcher {
         }
         let reply = match name {
             "script" => self.scripts.answer(&words[1..]),
+            "slowlog" => self.slow.answer(&words[1..]),
             "quit" => {
                 connection.respond(Reply::Status("OK"));
                 connection.ends = true;
@@ -125,7 +127,7 @@ fn name_client(connection: &mut Connection, name: &Bytes) -> Reply {
     })
 }
 
-fn unknown_subcommand(command: &str, word: &Bytes) -> Reply {
+pub(super) fn unknown_subcommand(command: &str, word: &Bytes) -> Reply {
     let (name, command) = (text(word), command.to_uppercase());
     error(format!(
         "ERR unknown subcommand '{name}'. Try {command} HELP."
@@ -310,8 +312,9 @@ fn config(words: &[Bytes]) -> Reply {
     }
 }
 
-/// `FLURRY LEVEL [level]`: which replies the operations of this connection wait for. `FLURRY LOSSES`:
-/// keys whose last writes are lost, or may be.
+/// `FLURRY LEVEL [level]`: which replies the operations of this connection wait for. `FLURRY ID
+/// number`: the number of the next command. `FLURRY LOSSES`: keys whose last writes are lost, or may
+/// be.
 fn flurry(connection: &mut Connection, losses: &Losses, words: &[Bytes]) -> Reply {
     match (words[1].to_ascii_lowercase().as_slice(), &words[2..]) {
         (b"level", []) => Reply::text(level_text(connection.said.level)),
@@ -327,8 +330,29 @@ fn flurry(connection: &mut Connection, losses: &Losses, words: &[Bytes]) -> Repl
                 "ERR level: it is none; wanted FIRST, QUORUM, ALL, AUTO, or HEDGE with microseconds; hint: FLURRY LEVEL QUORUM",
             ),
         },
+        (b"id", [number]) => number_next(connection, number),
         (b"losses", []) => losses.listed(),
         _ => unknown_subcommand("flurry", &words[1]),
+    }
+}
+
+fn number_next(connection: &mut Connection, number: &Bytes) -> Reply {
+    let said = &connection.said;
+    if said.name.is_empty() || said.caller().len() > CALLER_BYTES_MAX {
+        let name = said.name.len();
+        return error(format!(
+            "ERR id: the connection's name has {name} bytes; wanted a short one, the same after a reconnect; hint: CLIENT SETNAME worker-7"
+        ));
+    }
+    let number = decimal(number).and_then(|it| u64::try_from(it).ok());
+    match number {
+        Some(number) => {
+            connection.said.next_number = Some(number);
+            Reply::Status("OK")
+        }
+        None => error(
+            "ERR id: it is no number; wanted one that rises with each command; hint: FLURRY ID 1",
+        ),
     }
 }
 

@@ -13,6 +13,7 @@ use flurry_core::resp::{Reply, Requests, Version};
 
 use super::keys::Plan;
 use super::shape::Shape;
+use super::slow::Finished;
 use super::transaction::Transaction;
 use super::users::User;
 use crate::Error;
@@ -51,6 +52,8 @@ pub(super) struct Pending {
     refused: Vec<(usize, Reply)>,
     /// The error that the reply is.
     pub(super) failed: Option<Error>,
+    /// The command, for the log of slow ones.
+    finished: Finished,
 }
 
 /// The operations of the last command that have not begun yet.
@@ -80,6 +83,10 @@ pub(super) struct Next {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a reply that is ready leaves at once, so nearly every slot waits"
+)]
 enum Slot {
     Ready(Reply),
     Waiting(Pending),
@@ -102,6 +109,8 @@ pub(super) struct Said {
     pub(super) knows_of_doubt: bool,
     /// The authenticated user.
     pub(super) user: Option<Arc<User>>,
+    /// The number of the next command, for [`Operation::Once`].
+    pub(super) next_number: Option<u64>,
 }
 
 /// The keys of a client's writes that some replica may still lack.
@@ -165,6 +174,10 @@ pub(super) struct Connection {
     /// Place of the first slot.
     first: Place,
     rest: Option<Rest>,
+    /// The answers of a stage that is over, of a command in stages.
+    stage: Option<(Place, Vec<Answer>)>,
+    /// A command that waits for a key which another client's command holds.
+    pub(super) parked: Option<Vec<Bytes>>,
     /// Number of operations that have begun and are not answered.
     operations: usize,
 }
@@ -197,6 +210,8 @@ impl Connection {
             slots: VecDeque::new(),
             first: 0,
             rest: None,
+            stage: None,
+            parked: None,
             operations: 0,
         }
     }
@@ -212,11 +227,12 @@ impl Connection {
     /// Reserves a place for the reply to these operations. [`Self::next`] hands them out one by
     /// one.
     pub(super) fn plan(&mut self, plan: Plan, at: WallNs) {
-        let place = self.expect(Pending::new(plan.shape, at, plan.steps.len()));
+        let Plan { steps, shape } = plan;
+        let place = self.expect(self.pending(shape, &steps, at));
         self.rest = Some(Rest {
             place,
             step: 0,
-            steps: plan.steps.into_iter(),
+            steps: steps.into_iter(),
             whole_at: None,
             watches: false,
         });
@@ -239,6 +255,33 @@ impl Connection {
         }
     }
 
+    /// Does the same for the first stage of a command in stages, and blocks later commands until
+    /// the last one is over.
+    pub(super) fn plan_stages(&mut self, plan: Plan, at: WallNs) {
+        self.plan(plan, at);
+        self.barrier = self.rest.as_ref().map(|rest| rest.place);
+    }
+
+    /// Returns the answers of a stage that is over, and the place of the reply to its command.
+    pub(super) fn take_stage(&mut self) -> Option<(Place, Vec<Answer>)> {
+        self.stage.take()
+    }
+
+    /// Returns whether a command under way blocks later ones.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.barrier.is_some()
+    }
+
+    fn pending(&self, shape: Shape, steps: &[(Bytes, Operation)], at: WallNs) -> Pending {
+        let finished = Finished {
+            name: self.last_command,
+            key: steps.first().map(|it| it.0.clone()).unwrap_or_default(),
+            keys: steps.len(),
+            at,
+        };
+        Pending::new(shape, finished, steps.len())
+    }
+
     /// Returns whether some operations of the last command have not begun yet.
     pub(super) fn has_rest(&self) -> bool {
         self.rest.is_some()
@@ -247,8 +290,16 @@ impl Connection {
     /// Returns the bytes of the command that has not arrived completely or whose operations have
     /// not all begun.
     pub(super) fn unfinished_bytes(&self) -> usize {
-        let rest = self.rest.as_ref().map_or(0, |_| self.command_bytes);
+        // A command in stages has its words while it blocks later ones.
+        let is_unfinished = self.rest.is_some() || self.parked.is_some() || self.is_blocked();
+        let rest = if is_unfinished { self.command_bytes } else { 0 };
         self.input.len() + self.requests.unfinished_bytes() + self.transaction.bytes() + rest
+    }
+
+    /// Returns the key of the next operation of the last command.
+    pub(super) fn next_key(&self) -> Option<&Bytes> {
+        let rest = self.rest.as_ref()?;
+        rest.steps.as_slice().first().map(|(key, _)| key)
     }
 
     /// Returns the next operation of the last command, or `None` while too many operations are
@@ -278,7 +329,9 @@ impl Connection {
 
     /// Does the same as [`Self::expect`], and blocks later commands until this one is answered.
     pub(super) fn expect_alone(&mut self) -> Place {
-        let place = self.expect(Pending::new(Shape::Number, WallNs(0), 1));
+        let mut pending = self.pending(Shape::Number, &[], WallNs(0));
+        pending.missing = 1;
+        let place = self.expect(pending);
         self.barrier = Some(place);
         place
     }
@@ -303,15 +356,19 @@ impl Connection {
         self.first + (self.slots.len() as u64) - 1
     }
 
-    /// Records the outcome of one step of a command.
-    pub(super) fn answered(&mut self, place: Place, step: usize, outcome: Result<Answer, Error>) {
+    /// Records the outcome of one step of a command. Returns the command if it was the last one.
+    pub(super) fn answered(
+        &mut self,
+        place: Place,
+        step: usize,
+        outcome: Result<Answer, Error>,
+    ) -> Option<Finished> {
         self.operations = self.operations.saturating_sub(1);
-        let index = place.checked_sub(self.first).map(usize::try_from);
-        let Some(Ok(index)) = index else { return };
-        let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index) else {
-            return;
+        let index = usize::try_from(place.checked_sub(self.first)?).ok()?;
+        let slot = self.slots.get_mut(index)?;
+        let Slot::Waiting(pending) = slot else {
+            return None;
         };
-        let Slot::Waiting(pending) = slot else { return };
         pending.missing = pending.missing.saturating_sub(1);
         pending.note(step, outcome);
         if pending.failed.is_some()
@@ -320,51 +377,73 @@ impl Connection {
             // The reply is an error now, so the remaining operations would be useless.
             pending.missing -= rest.steps.len();
         }
+        let mut finished = None;
         if pending.missing == 0 {
+            if pending.shape == Shape::Stage && pending.failed.is_none() {
+                let answers = pending.answers.drain(..);
+                let answers = answers.map(|it| it.unwrap_or(Answer::NotFound));
+                self.stage = Some((place, answers.collect()));
+                return None;
+            }
             // Some outcome is unknown, so the client cannot rely on its later commands either. It
             // has to read the keys anew.
             let unknown = matches!(pending.failed, Some(Error::Unknown { .. }));
+            finished = Some(pending.finished.clone());
             *slot = Slot::Ready(pending.reply());
             self.barrier = self.barrier.filter(|it| *it != place);
             if unknown {
                 self.slots.truncate(index + 1);
                 self.rest = None;
+                // A command that came behind is gone, and blocks nothing.
+                self.barrier = None;
                 self.ends = true;
             }
         }
         self.advance();
+        finished
     }
 
     /// Goes on with a command that blocks later ones: its reply is that to these operations.
     pub(super) fn go_on(&mut self, place: Place, plan: Plan, at: WallNs) {
         if plan.steps.is_empty() {
-            return self.settled(place, plan.shape.reply(Vec::new(), at));
+            self.settled(place, plan.shape.reply(Vec::new(), at));
+            return;
         }
         let index = place.checked_sub(self.first).map(usize::try_from);
+        let Plan { steps, shape } = plan;
+        let mut pending = self.pending(shape, &steps, at);
         if let Some(Ok(index)) = index
             && let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index)
         {
-            *slot = Slot::Waiting(Pending::new(plan.shape, at, plan.steps.len()));
+            if let Slot::Waiting(before) = slot
+                && before.shape == Shape::Stage
+            {
+                // The command began with its first stage.
+                pending.finished = before.finished.clone();
+            }
+            *slot = Slot::Waiting(pending);
             self.rest = Some(Rest {
                 place,
                 step: 0,
-                steps: plan.steps.into_iter(),
+                steps: steps.into_iter(),
                 whole_at: None,
                 watches: false,
             });
         }
     }
 
-    /// Records the complete reply to a command.
-    pub(super) fn settled(&mut self, place: Place, reply: Reply) {
-        let index = place.checked_sub(self.first).map(usize::try_from);
-        if let Some(Ok(index)) = index
-            && let Some(slot @ Slot::Waiting(_)) = self.slots.get_mut(index)
-        {
-            *slot = Slot::Ready(reply);
-            self.barrier = self.barrier.filter(|it| *it != place);
-            self.advance();
-        }
+    /// Records the complete reply to a command. Returns the command.
+    pub(super) fn settled(&mut self, place: Place, reply: Reply) -> Option<Finished> {
+        let index = usize::try_from(place.checked_sub(self.first)?).ok()?;
+        let slot = self.slots.get_mut(index)?;
+        let Slot::Waiting(pending) = slot else {
+            return None;
+        };
+        let finished = pending.finished.clone();
+        *slot = Slot::Ready(reply);
+        self.barrier = self.barrier.filter(|it| *it != place);
+        self.advance();
+        Some(finished)
     }
 
     fn advance(&mut self) {
@@ -386,6 +465,13 @@ impl Connection {
 }
 
 impl Said {
+    /// Returns the name by which keys remember this client's numbered commands: that of its user
+    /// too, so that nobody gets the answers of another user.
+    pub(super) fn caller(&self) -> String {
+        let user = self.user.as_ref().map_or("", |user| &user.name);
+        format!("{user}\0{}", self.name)
+    }
+
     pub(super) fn new(level: Level, is_stranger: bool) -> Self {
         Self {
             is_stranger,
@@ -397,15 +483,17 @@ impl Said {
             level,
             needs_copies: level.promises_copies(),
             user: None,
+            next_number: None,
         }
     }
 }
 
 impl Pending {
-    pub(super) fn new(shape: Shape, at: WallNs, steps: usize) -> Self {
+    fn new(shape: Shape, finished: Finished, steps: usize) -> Self {
         Self {
             shape,
-            at,
+            at: finished.at,
+            finished,
             answers: vec![None; steps],
             missing: steps,
             bytes: 0,

@@ -9,17 +9,19 @@ use flurry_core::config::{Level, majority};
 use flurry_core::decimal::decimal;
 use flurry_core::id::{DurationNs, MonoNs, WallNs};
 use flurry_core::key_value::{Answer, Operation};
-use flurry_core::machine::Access;
+use flurry_core::machine::{Access, digest};
 use flurry_core::portal::Submission;
 use flurry_core::resp::{Reply, error};
 
 use super::GatewayOptions;
 use super::authentication::Authentication;
 use super::cluster::Cluster;
-use super::connection::{Connection, Next, Place};
+use super::connection::{Connection, Next, Place, Said};
 use super::keys::{self, Plan};
 use super::losses::Losses;
 use super::scripts::Scripts;
+use super::slow::Slow;
+use super::staged::{Staged, is_staged};
 use super::table::{self, Class, Spec};
 use super::walks::Walks;
 use super::watches::Watches;
@@ -158,6 +160,8 @@ pub(super) struct Dispatcher {
     pub(super) losses: Losses,
     pub(super) watches: Watches,
     pub(super) scripts: Scripts,
+    pub(super) staged: Staged,
+    pub(super) slow: Slow,
     pub(super) walks: Walks,
     /// The users' authentication. `None` means that no client has to authenticate.
     pub(super) authentication: Option<Authentication>,
@@ -185,6 +189,8 @@ impl Dispatcher {
             losses: Losses::default(),
             watches: Watches::default(),
             scripts: Scripts::default(),
+            staged: Staged::default(),
+            slow: Slow::default(),
             walks: Walks::default(),
             authentication,
         }
@@ -197,10 +203,11 @@ impl Dispatcher {
         connection: &mut Connection,
         words: &[Bytes],
     ) -> Option<GlobalCommand> {
-        self.counts.commands += 1;
         let spec = match self.admitted(connection, words) {
             Ok(spec) => spec,
             Err(refusal) => {
+                self.counts.commands += 1;
+                connection.said.next_number = None;
                 connection.transaction.refuse();
                 if !connection.ends {
                     connection.respond(refusal);
@@ -208,12 +215,26 @@ impl Dispatcher {
                 return None;
             }
         };
+        if self.must_wait(connection, spec, words) {
+            connection.parked = Some(words.to_vec());
+            return None;
+        }
+        self.counts.commands += 1;
         connection.last_command = spec.name;
+        // Commands about the connection, such as a PING of its library, leave the number.
+        let is_counted = matches!(spec.class, Class::Read | Class::Write)
+            || matches!(spec.name, "multi" | "exec");
+        let number = connection.said.next_number.take_if(|_| is_counted);
+        if number.is_some() && (connection.transaction.is_open() || spec.name == "multi") {
+            connection.transaction.refuse();
+            connection.respond(numbers_one());
+            return None;
+        }
         if self.on_transaction(now, connection, spec, words).is_some() {
             return None;
         }
         if matches!(spec.class, Class::Read | Class::Write) {
-            self.on_keys(now, connection, spec, words);
+            self.on_keys(now, connection, spec, words, number);
             return None;
         }
         self.on_connection(now, connection, spec.name, words)
@@ -256,12 +277,40 @@ impl Dispatcher {
         Ok(spec)
     }
 
-    fn on_keys(&mut self, now: MonoNs, connection: &mut Connection, spec: &Spec, words: &[Bytes]) {
+    /// Returns whether a command waits, because another client's command holds one of its keys.
+    fn must_wait(&mut self, connection: &Connection, spec: &Spec, words: &[Bytes]) -> bool {
+        let number = connection.number;
+        if spec.name == "exec" {
+            return self.staged.blocks(number, connection.transaction.keys());
+        }
+        let keys = spec.keys(words.len()).map(|at| &words[at]);
+        self.staged.blocks(number, keys)
+    }
+
+    fn on_keys(
+        &mut self,
+        now: MonoNs,
+        connection: &mut Connection,
+        spec: &Spec,
+        words: &[Bytes],
+        number: Option<u64>,
+    ) {
         if let Some(refusal) = self.unserved(spec, words) {
             return connection.respond(refusal);
         }
+        if is_staged(spec.name) {
+            return match number {
+                Some(_) => connection.respond(numbers_one()),
+                None => self.begin_stages(now, connection, spec, words),
+            };
+        }
         let at = self.owner.wall(now);
-        match self.read(spec, words, at) {
+        let read = self.read(spec, words, at);
+        let read = read.and_then(|plan| match number {
+            Some(number) => numbered(plan, &connection.said, number, words),
+            None => Ok(plan),
+        });
+        match read {
             Ok(plan) => connection.plan(plan, at),
             Err(refusal) => connection.respond(refusal),
         }
@@ -290,6 +339,14 @@ impl Dispatcher {
     /// Begins at most `most` operations of a client's last command. Returns how many it has begun.
     pub(super) fn begin(&mut self, now: MonoNs, connection: &mut Connection, most: usize) -> usize {
         for begun in 0..most {
+            // The key may be held since the command was read.
+            let client = connection.number;
+            if self
+                .staged
+                .blocks(client, connection.next_key().into_iter())
+            {
+                return begun;
+            }
             let Some(next) = connection.next() else {
                 return begun;
             };
@@ -316,10 +373,16 @@ impl Dispatcher {
             if self.losses.refuses(&key, access, knows) {
                 connection.said.knows_of_doubt = true;
                 connection.answered(place, step, Err(Error::TailUnknown));
+                if !connection.is_blocked() {
+                    self.staged.end(connection.number);
+                }
                 continue;
             }
+            // What is removed from one key must be safe at the other one.
+            let level = connection.said.level;
+            let is_moving = self.staged.is_running(client) && !level.promises_copies();
             let caller = Asked {
-                level: connection.said.level,
+                level: if is_moving { Level::Quorum } else { level },
                 timeout: self.timeout,
                 refuses_doubt: !knows,
                 at,
@@ -517,6 +580,35 @@ impl Dispatcher {
     pub(super) fn due(&self) -> Option<MonoNs> {
         self.waits.iter().map(|wait| wait.until).min()
     }
+}
+
+/// Returns the plan of a command that its client has numbered: the key remembers the answer of its
+/// write.
+fn numbered(mut plan: Plan, said: &Said, number: u64, words: &[Bytes]) -> Result<Plan, Reply> {
+    let [(_, operation)] = &mut plan.steps[..] else {
+        return Err(numbers_one());
+    };
+    if operation.access() != Access::Read {
+        // The words decide, since an operation may contain the time at which it was sent.
+        let length = |word: &Bytes| word.len().to_le_bytes();
+        let words: Vec<u8> = words
+            .iter()
+            .flat_map(|word| length(word).into_iter().chain(word.iter().copied()))
+            .collect();
+        *operation = Operation::Once {
+            caller: said.caller().into(),
+            number,
+            digest: digest(Some(&words)),
+            then: Box::new(operation.clone()),
+        };
+    }
+    Ok(plan)
+}
+
+fn numbers_one() -> Reply {
+    error(
+        "ERR id: FLURRY ID numbers one command on one key; wanted such a command next; hint: leave MULTI and further keys out",
+    )
 }
 
 /// Returns whether this is the begin of an HTTP request, which a browser sends for a malicious web

@@ -182,6 +182,16 @@ impl EventLoop {
                 continue;
             }
             left -= 1;
+            if let Some(words) = client.connection.parked.take() {
+                let connection = &mut client.connection;
+                if let Some(command) = self.dispatcher.command(now, connection, &words) {
+                    return Heard::GlobalCommand(command);
+                }
+                if connection.parked.is_some() {
+                    return Heard::Nothing;
+                }
+                continue;
+            }
             if client.is_finished() {
                 match client.read(buffer) {
                     Read::Some => continue,
@@ -197,6 +207,7 @@ impl EventLoop {
                 Ok(Some(Command::TooLong)) => {
                     connection.heard = now;
                     connection.transaction.refuse();
+                    connection.said.next_number = None;
                     let most = self.dispatcher.limits().word_bytes_max;
                     let refusal = format!("ERR value too large: at most {most} bytes");
                     connection.respond(error(refusal));
@@ -206,6 +217,9 @@ impl EventLoop {
                     connection.command_bytes = words.iter().map(bytes::Bytes::len).sum();
                     if let Some(command) = self.dispatcher.command(now, connection, &words) {
                         return Heard::GlobalCommand(command);
+                    }
+                    if connection.parked.is_some() {
+                        return Heard::Nothing;
                     }
                 }
                 Ok(None) => match client.read(buffer) {
@@ -276,7 +290,18 @@ impl EventLoop {
                 && let Some(client) = self.sockets.find(number)
             {
                 client.connection.said.knows_of_doubt |= matches!(outcome, Err(Error::TailUnknown));
-                client.connection.answered(place, step, outcome);
+                let connection = &mut client.connection;
+                if let Some(finished) = connection.answered(place, step, outcome) {
+                    let (at, name) = (self.dispatcher.owner.wall(now), &connection.said.name);
+                    self.dispatcher
+                        .slow
+                        .note(&finished, at, connection.address, name);
+                }
+                self.dispatcher.go_on_stages(now, connection);
+                // Clients that waited for its keys have their turn first.
+                for freed in self.dispatcher.staged.take_freed() {
+                    self.sockets.list(freed);
+                }
                 self.sockets.list(number);
             }
         }
@@ -308,7 +333,9 @@ impl EventLoop {
         for (number, place, over) in self.dispatcher.walk(now, link) {
             if let Some(client) = self.sockets.find(number) {
                 match over {
-                    Over::Reply(reply) => client.connection.settled(place, reply),
+                    Over::Reply(reply) => {
+                        client.connection.settled(place, reply);
+                    }
                     Over::Removal(plan) => {
                         let at = self.dispatcher.owner.wall(now);
                         client.connection.go_on(place, plan, at);
@@ -345,6 +372,7 @@ impl EventLoop {
     fn close(&mut self, number: u64) {
         self.dispatcher.left(number);
         self.dispatcher.watches.forget(number);
+        self.dispatcher.staged.end(number);
         self.sockets.close(number);
     }
 
@@ -487,7 +515,7 @@ impl Part for EventLoop {
     }
 
     fn due(&self) -> MonoNs {
-        if self.sockets.has_listed() {
+        if self.sockets.has_listed() || self.dispatcher.staged.has_freed() {
             return MonoNs(0);
         }
         // The gateway does not walk through keys before it knows the servers.
@@ -529,6 +557,9 @@ impl Part for EventLoop {
             // By now the clients have received the outcomes of their operations under way.
             warn!(epoch = epoch.0, "another gateway has these slots");
             return Err(Error::Fenced { epoch });
+        }
+        for number in self.dispatcher.staged.take_freed() {
+            self.sockets.list(number);
         }
         self.log_lost();
         self.walk(now, link);

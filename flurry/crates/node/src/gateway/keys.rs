@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use flurry_core::decimal::decimal;
+use flurry_core::fixed::Fixed;
 use flurry_core::id::WallNs;
-use flurry_core::key_value::{Condition, ExpireCondition, Lifetime, Operation};
+use flurry_core::key_value::{Condition, ExpireCondition, HashOperation, Lifetime, Operation};
 use flurry_core::resp::{Reply, error};
 
+use super::about::unknown_subcommand;
+use super::dispatcher::wrong_number;
 use super::hashes;
-use super::shape::{Base, Places, Shape, Unit, too_large};
+use super::shape::{Base, Places, Shape, Unit, no_fraction, too_large};
 
 /// Operations on keys, and the form in which their answers become one reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +109,9 @@ pub(crate) fn read(name: &str, words: &[Bytes], now: WallNs) -> Option<Read> {
         "incrby" if exactly(2) => integer(&words[1])
             .and_then(|by| one(&words[0], Operation::Increment(by), Shape::Number)),
         "decrby" if exactly(2) => decrement(words),
+        "incrbyfloat" if exactly(2) => increment_fraction(words),
+        "object" if fits(1, usize::MAX) => object(words),
+        "memory" if fits(1, usize::MAX) => memory(words),
         "append" if exactly(2) => one(
             &words[0],
             Operation::Append(words[1].clone()),
@@ -379,6 +385,60 @@ fn decrement(words: &[Bytes]) -> Read {
         .checked_neg()
         .ok_or_else(|| error("ERR decrement would overflow"))?;
     one(&words[0], Operation::Increment(negative), Shape::Number)
+}
+
+fn increment_fraction(words: &[Bytes]) -> Read {
+    let by = Fixed::parse(&words[1]).ok_or_else(no_fraction)?;
+    one(&words[0], Operation::IncrementFraction(by), Shape::Fraction)
+}
+
+/// The value, of whatever kind it is.
+fn whole(key: &Bytes, shape: Shape) -> Read {
+    let both = vec![Operation::Get, Operation::Hash(HashOperation::All)];
+    one(key, Operation::Several(both), shape)
+}
+
+/// `OBJECT ENCODING key`, and what else Redis knows of a value.
+fn object(words: &[Bytes]) -> Read {
+    match (words[0].to_ascii_lowercase().as_slice(), &words[1..]) {
+        (b"encoding", [key]) => whole(key, Shape::Encoding),
+        (b"refcount", [key]) => one(key, Operation::Kind, Shape::NumberIfThere(1)),
+        (b"freq", [key]) => one(
+            key,
+            Operation::Kind,
+            Shape::ComplaintIfThere(
+                "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+            ),
+        ),
+        (b"idletime", [key]) => one(
+            key,
+            Operation::Kind,
+            Shape::ComplaintIfThere("ERR this gateway does not know when a key was last used"),
+        ),
+        (name @ (b"encoding" | b"refcount" | b"freq" | b"idletime"), _) => {
+            let name = String::from_utf8_lossy(name);
+            Err(wrong_number(&format!("object|{name}")))
+        }
+        _ => Err(unknown_subcommand("object", &words[0])),
+    }
+}
+
+/// `MEMORY USAGE key [SAMPLES count]`. Nothing is sampled: a server knows the bytes of a value.
+fn memory(words: &[Bytes]) -> Read {
+    if !words[0].eq_ignore_ascii_case(b"usage") {
+        return Err(unknown_subcommand("memory", &words[0]));
+    }
+    match &words[1..] {
+        [key] => whole(key, Shape::Memory(key.len())),
+        [key, samples, count] if samples.eq_ignore_ascii_case(b"samples") => {
+            if integer(count)? < 0 {
+                return Err(syntax());
+            }
+            whole(key, Shape::Memory(key.len()))
+        }
+        [] => Err(wrong_number("memory|usage")),
+        _ => Err(syntax()),
+    }
 }
 
 fn range(words: &[Bytes]) -> Read {

@@ -1,8 +1,10 @@
 //! How the answers of a command's operations become its reply.
 
 use bytes::Bytes;
+use flurry_core::decimal::decimal;
 use flurry_core::id::WallNs;
 use flurry_core::key_value::{Answer, Field, ValueKind, fields};
+use flurry_core::record_bytes;
 use flurry_core::resp::{Reply, error};
 
 use super::glob;
@@ -62,6 +64,18 @@ pub(crate) enum Shape {
     Each(Vec<(usize, Self)>),
     /// The replies to the commands of a transaction.
     Transaction(Box<Parts>),
+    /// No reply: another stage of the command follows from the answers.
+    Stage,
+    /// The sum of fractions.
+    Fraction,
+    /// What Redis would call the form of a value in memory.
+    Encoding,
+    /// A number, or nothing where there is no value.
+    NumberIfThere(i64),
+    /// This complaint, or nothing where there is no value of any kind.
+    ComplaintIfThere(&'static str),
+    /// The memory of a record whose key has this many bytes.
+    Memory(usize),
 }
 
 /// What the places of bits are counted in.
@@ -145,6 +159,10 @@ impl Shape {
                 error(refusal.clone())
             }
             (Self::ZeroOr(_), _) => Reply::Integer(0),
+            (Self::Encoding, answer) => encoding(answer),
+            (Self::Memory(key), answer) => memory(&answer, *key),
+            (Self::NumberIfThere(number), Answer::Kind(_)) => Reply::Integer(*number),
+            (Self::ComplaintIfThere(complaint), Answer::Kind(_)) => error(*complaint),
             (_, Answer::Number(number)) => Reply::Integer(number),
             (_, answer) => value(answer),
         }
@@ -185,10 +203,16 @@ impl Shape {
         if *self == Self::Values && *answer == Answer::WrongKind {
             return None;
         }
-        if *self == Self::FieldNumber && *answer == Answer::NotANumber {
-            return Some(error("ERR hash value is not an integer"));
+        match (self, answer) {
+            (Self::FieldNumber, Answer::NotANumber) => {
+                Some(error("ERR hash value is not an integer"))
+            }
+            (Self::Fraction, Answer::NotANumber) => Some(no_fraction()),
+            (Self::Fraction, Answer::OutOfRange) => {
+                Some(error("ERR increment would produce NaN or Infinity"))
+            }
+            _ => complaint(answer),
         }
-        complaint(answer)
     }
 }
 
@@ -250,6 +274,12 @@ fn complaint(answer: &Answer) -> Option<Reply> {
         Answer::NotANumber => Some(error("ERR value is not an integer or out of range")),
         Answer::OutOfRange => Some(error("ERR increment or decrement would overflow")),
         Answer::TooLarge => Some(too_large()),
+        Answer::NumberTaken => Some(error(
+            "ERR number: this client has given it, or a larger one, to another command on the key; wanted a larger one; hint: let numbers rise, also over restarts",
+        )),
+        Answer::TooManyCallers => Some(error(
+            "BUSY the key remembers as many clients that number their commands as it may; hint: send it again in a minute",
+        )),
         _ => None,
     }
 }
@@ -303,6 +333,50 @@ fn lives(answer: &Answer, unit: Unit, base: Base, now: WallNs) -> Reply {
         Unit::Milliseconds => milliseconds,
         Unit::Seconds => (milliseconds + 500) / 1_000,
     })
+}
+
+/// The forms that Redis 7 would choose for a new value.
+fn encoding(answer: Answer) -> Reply {
+    const EMBEDDED_BYTES_MAX: usize = 44;
+    const LISTED_FIELDS_MAX: usize = 128;
+    const LISTED_BYTES_MAX: usize = 64;
+    let Answer::Several(whole) = answer else {
+        return Reply::Null;
+    };
+    let name = match &whole[..] {
+        [Answer::Value(value), ..] if decimal(value).is_some() => "int",
+        [Answer::Value(value), ..] if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
+        [Answer::Value(_), ..] => "raw",
+        [_, Answer::Fields(bytes)] => {
+            let fields = fields(bytes.clone()).unwrap_or_default();
+            let is_long = |it: &Field| it.name.len().max(it.value.len()) > LISTED_BYTES_MAX;
+            if fields.len() > LISTED_FIELDS_MAX || fields.iter().any(is_long) {
+                "hashtable"
+            } else {
+                "listpack"
+            }
+        }
+        _ => return Reply::Null,
+    };
+    Reply::text(name)
+}
+
+/// The bytes that a server counts for a key with its value.
+fn memory(answer: &Answer, key: usize) -> Reply {
+    let Answer::Several(whole) = answer else {
+        return Reply::Null;
+    };
+    let value = whole.iter().find_map(|it| match it {
+        Answer::Value(bytes) | Answer::Fields(bytes) => Some(bytes.len()),
+        _ => None,
+    });
+    value.map_or(Reply::Null, |value| {
+        Reply::Integer(i64::try_from(record_bytes(key + value)).unwrap_or(i64::MAX))
+    })
+}
+
+pub(super) fn no_fraction() -> Reply {
+    error("ERR value is not a valid float")
 }
 
 pub(super) fn too_large() -> Reply {

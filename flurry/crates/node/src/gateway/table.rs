@@ -34,6 +34,9 @@ use Class::{Admin, Connection, Read, Write};
 
 const ONE: (i64, i64, i64) = (1, 1, 1);
 const ALL: (i64, i64, i64) = (1, -1, 1);
+const TWO: (i64, i64, i64) = (1, 2, 1);
+/// The one key, behind a word that says what to do.
+const SECOND: (i64, i64, i64) = (2, 2, 1);
 const PAIRS: (i64, i64, i64) = (1, -1, 2);
 /// The one key of a script, behind its text and the number of keys.
 const SCRIPT: (i64, i64, i64) = (3, 3, 1);
@@ -68,6 +71,7 @@ static COMMANDS: &[Spec] = &[
     spec("cluster", -2, Connection, NONE, "Shows which gateway owns which slots."),
     spec("command", -1, Connection, NONE, "Shows which commands there are."),
     spec("config", -2, Admin, NONE, "Shows the settings that clients look for."),
+    spec("copy", -3, Write, TWO, "Copies a value to another key."),
     spec("dbsize", 1, Admin, NONE, "Counts the keys of this gateway."),
     spec("decr", 2, Write, ONE, "Subtracts 1 from a number, and returns the result."),
     spec("decrby", 3, Write, ONE, "Subtracts an amount from a number, and returns the result."),
@@ -82,7 +86,7 @@ static COMMANDS: &[Spec] = &[
     spec("expire", -3, Write, ONE, "Sets the time to live of a key in seconds."),
     spec("expireat", -3, Write, ONE, "Sets the expiry time of a key in Unix seconds."),
     spec("expiretime", 2, Read, ONE, "Returns when a key expires, in Unix seconds."),
-    spec("flurry", -2, Connection, NONE, "Sets or shows the level of this connection."),
+    spec("flurry", -2, Connection, NONE, "Sets the level of this connection, and numbers its commands."),
     spec("flushall", -1, Admin, NONE, "Removes the keys of this gateway."),
     spec("flushdb", -1, Admin, NONE, "Removes the keys of this gateway."),
     spec("get", 2, Read, ONE, "Returns a value."),
@@ -108,11 +112,15 @@ static COMMANDS: &[Spec] = &[
     spec("hvals", 2, Read, ONE, "Returns the values of all fields of a hash."),
     spec("incr", 2, Write, ONE, "Adds 1 to a number, and returns the result."),
     spec("incrby", 3, Write, ONE, "Adds an amount to a number, and returns the result."),
+    spec("incrbyfloat", 3, Write, ONE, "Adds a fraction to a number, and returns the result."),
     spec("info", -1, Admin, NONE, "Shows how this gateway is."),
     spec("keys", 2, Admin, NONE, "Returns the keys that fit a pattern."),
+    spec("memory", -2, Read, SECOND, "Returns the memory that a key takes."),
     spec("mget", -2, Read, ALL, "Returns several values, each as of its own time."),
     spec("mset", -3, Write, PAIRS, "Sets several values, each by itself."),
+    spec("msetnx", -3, Write, PAIRS, "Sets several values, if none of the keys has one."),
     spec("multi", 1, Connection, NONE, "Keeps the commands that follow until EXEC."),
+    spec("object", -2, Read, SECOND, "Returns the form of a value in memory."),
     spec("persist", 2, Write, ONE, "Removes the expiry of a key."),
     spec("pexpire", -3, Write, ONE, "Sets the time to live of a key in milliseconds."),
     spec("pexpireat", -3, Write, ONE, "Sets the expiry time of a key in Unix milliseconds."),
@@ -123,6 +131,8 @@ static COMMANDS: &[Spec] = &[
     spec("quit", -1, Connection, NONE, "Ends the connection."),
     spec("readonly", 1, Connection, NONE, "Changes nothing: a gateway owns its keys."),
     spec("readwrite", 1, Connection, NONE, "Changes nothing: a gateway owns its keys."),
+    spec("rename", 3, Write, TWO, "Moves a value to another key."),
+    spec("renamenx", 3, Write, TWO, "Moves a value to another key, if that has none."),
     spec("reset", 1, Connection, NONE, "Makes the connection as it began."),
     spec("scan", -2, Admin, NONE, "Goes through the keys of this gateway, some at a time."),
     spec("script", -2, Connection, NONE, "Takes or shows well-known scripts."),
@@ -132,6 +142,7 @@ static COMMANDS: &[Spec] = &[
     spec("setex", 4, Write, ONE, "Sets a value and its time to live in seconds."),
     spec("setnx", 3, Write, ONE, "Sets a value when there is none."),
     spec("setrange", 4, Write, ONE, "Writes over a part of a value, and returns its length."),
+    spec("slowlog", -2, Admin, NONE, "Shows the slow commands of late."),
     spec("strlen", 2, Read, ONE, "Returns the length of a value."),
     spec("substr", 4, Read, ONE, "Returns a part of a value, as GETRANGE does."),
     spec("time", 1, Connection, NONE, "Shows the gateway's time."),
@@ -167,7 +178,7 @@ impl Spec {
     /// well.
     pub(crate) fn tells_value(&self, words: &[Bytes]) -> bool {
         match self.name {
-            "getdel" | "getex" | "getset" | "setbit" => true,
+            "copy" | "getdel" | "getex" | "getset" | "setbit" => true,
             "set" => {
                 // The word behind IFEQ is a value.
                 let mut options = words.iter().skip(3).zip(words.iter().skip(2));

@@ -19,6 +19,7 @@ use super::connection::Connection;
 use super::dispatcher::{Dispatcher, refused, wrong_number};
 use super::keys::Plan;
 use super::shape::Shape;
+use super::staged::is_staged;
 use super::table::{Class, Spec};
 use crate::Error;
 
@@ -58,6 +59,12 @@ impl Transaction {
     /// Returns the bytes of the queued commands.
     pub(super) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |it| it.bytes)
+    }
+
+    /// Returns the keys of the queued commands.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        let commands = self.0.iter().flat_map(|it| &it.commands);
+        commands.flat_map(|it| it.spec.keys(it.words.len()).map(|at| &it.words[at]))
     }
 
     /// Notes that a command was refused, if there is a transaction.
@@ -245,6 +252,9 @@ impl Dispatcher {
 
     fn queue(&self, connection: &mut Connection, spec: &'static Spec, words: &[Bytes]) -> Reply {
         let refusal = match spec.class {
+            _ if is_staged(spec.name) => {
+                Some(error("ERR Command not allowed inside a transaction"))
+            }
             Class::Read | Class::Write => {
                 let refusal = self.unserved(spec, words);
                 refusal.or_else(|| no_key(spec, words))
@@ -339,7 +349,7 @@ impl Dispatcher {
     }
 
     /// Returns why none of the operations may begin, if some of them could not.
-    fn refuses_whole(&self, connection: &mut Connection, plan: &Plan) -> Option<Reply> {
+    pub(super) fn refuses_whole(&self, connection: &mut Connection, plan: &Plan) -> Option<Reply> {
         if !self.owner.is_open() {
             return Some(super::failure(&Error::Stopped {
                 part: "owner".to_owned(),
