@@ -28,7 +28,7 @@ JVM := unruly/jvm/target/unruly-jvm.jar
 
 .PHONY: help setup hook build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	transcripts test-flurry test-seeds test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
-	mutations mutations-today mutations-all e2e-services guidellm kafka opentelemetry redis-clients chaos soak fuzz-files advisories notices notices-javascript sbom release test-release bench bench-flurry pages docs site test-site \
+	mutations mutations-today mutations-all e2e-services differential guidellm kafka opentelemetry redis-clients node-clients kubernetes chaos soak fuzz-files advisories notices notices-javascript sbom release test-release bench bench-flurry pages docs site test-site \
 	demo check jvm test-jvm
 
 help: ## List the targets
@@ -85,7 +85,7 @@ test-long: ## The long stages that CI runs after `test`, without what it has run
 	@MORE_SEEDS=150 SEEDS_SECONDS=300 SMOKED=yes scripts/stages.sh $(LONG)
 
 test-all: ## Everything: `test`, the long stages, advisories, slow services, a soak, the release files, and the day's seventh of the mutations
-	@scripts/stages.sh $(QUICK) advisories build compile-benches $(filter-out mutations,$(LONG)) e2e-services soak fuzz-files mutations-today release test-release
+	@scripts/stages.sh $(QUICK) advisories build compile-benches $(filter-out mutations,$(LONG)) e2e-services soak differential fuzz-files mutations-today release test-release
 
 # Each is installed when it is missing and we may.
 tools: ## Install the Debian packages that tests need
@@ -96,6 +96,8 @@ tools: ## Install the Debian packages that tests need
 	scripts/debian.sh redis-server redis-server redis-tools
 	scripts/debian.sh memcached memcached
 	scripts/debian.sh nginx nginx-light
+	scripts/debian.sh ssh openssh-client
+	scripts/debian.sh sshd openssh-server
 	scripts/debian.sh tcpdump tcpdump
 	scripts/debian.sh dnsmasq dnsmasq-base
 	scripts/debian.sh openssl openssl
@@ -189,10 +191,13 @@ $(CHECKER): FORCE
 smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on this machine
 	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" $(E2E)
 
+# No test begins after $TESTS_UNTIL.
+E2E_PYTEST := PYTHONPATH=$(CURDIR)/common/testing $(PY) -m pytest -q -p deadline
+
 e2e: export UNRULY_PROGRAMS := $(CURDIR)/$(CHECKED)
-e2e: setup compile $(CHECKER) $(JVM) tools guidellm kafka opentelemetry redis-clients ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
-	@code=0; $(PY) -m pytest -q unruly/tests/e2e/test_planted.py || code=1; \
-	$(PY) -m pytest -q -n 3 --dist loadfile $(if $(SMOKED),-k "jvm or not smoke") $(E2E) --ignore unruly/tests/e2e/test_planted.py || code=1; \
+e2e: setup compile $(CHECKER) $(JVM) tools guidellm kafka opentelemetry redis-clients node-clients kubernetes ## All end-to-end tests, with planted truth, and histories of Flurry under kills, pauses and partitions
+	@code=0; $(E2E_PYTEST) unruly/tests/e2e/test_planted.py || code=1; \
+	$(E2E_PYTEST) -n 3 --dist loadfile $(if $(SMOKED),-k "jvm or not smoke") $(E2E) --ignore unruly/tests/e2e/test_planted.py || code=1; \
 	exit $$code
 
 guidellm: ## Install a server of language models that somebody else wrote, for a test
@@ -207,6 +212,12 @@ opentelemetry: ## Install OpenTelemetry for Python, for a test
 redis-clients: ## Install Python libraries that use Redis, for a test
 	@scripts/tool_environment.sh $(PYTHON) redis_clients
 
+kubernetes: ## Install a validator of Kubernetes manifests, for a test
+	@scripts/tool_environment.sh $(PYTHON) kubernetes
+
+node-clients: ## Install clients of Redis for Node.js, for a test
+	@scripts/node_clients/install.sh
+
 e2e-services: setup build ## Start Cassandra and Garage once each; the first time they are fetched and built
 	scripts/debian.sh java openjdk-17-jdk-headless
 	scripts/debian.sh mvn maven
@@ -219,6 +230,11 @@ CHAOS_SECONDS ?= 1800
 chaos: setup build $(CHECKER) tools ## Kill, stop, freeze and switch off parts of a Flurry cluster with gateways for CHAOS_SECONDS at each level
 	CHAOS_SECONDS=$(CHAOS_SECONDS) CHAOS_SEED=$(SEED) $(PY) -m pytest -q -s flurry/tests/e2e/test_chaos.py
 
+# More than a million. A failure names its seed.
+DIFFERENTIAL_SEED ?= $(shell date +%Y%m%d)
+differential: setup compile tools ## A million random commands of the day's seed, answered by a gateway and by redis-server alike
+	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) DIFFERENTIAL_TIMES=8 DIFFERENTIAL_SEED=$(DIFFERENTIAL_SEED) $(PY) -m pytest -q -n 2 --dist loadfile -k byte_for_byte flurry/tests/e2e/test_redis.py flurry/tests/e2e/test_transactions.py
+
 soak: setup build ## Ten minutes under load: the memory of every process after two and after ten
 	$(PY) -m pytest -q -s unruly/tests/soak
 
@@ -228,7 +244,7 @@ release: setup sbom ## Build the release files for ARCHITECTURES into target/dis
 	@scripts/tool_environment.sh $(PYTHON) zig
 	PYTHONPATH=scripts $(PY) -m releasing $(ARCHITECTURES)
 
-test-release: setup ## Install and run the release files of `make release`, and nothing else of this checkout
+test-release: setup kubernetes ## Install and run the release files of `make release`, and nothing else of this checkout
 	$(PY) -m pytest -q unruly/tests/release
 
 bench: setup build ## Side-by-side benchmarks; results go to unruly/bench/runs/

@@ -24,12 +24,22 @@ CLIENTS = REPOSITORY / "flurry" / "tests" / "clients"
 CACHE = REPOSITORY / ".cache" / "jars"
 # Libraries on top of a client, in an environment of their own (`make redis-clients`).
 LIBRARIES = REPOSITORY / "target" / "redis_clients" / "bin" / "python"
+# Clients for Node.js (`make node-clients`).
+NODE_CLIENTS = REPOSITORY / "target" / "node_clients"
 
 GO_SAID = "answers 100, lives on true, transactions 2\n"
 
-JEDIS = "5.2.0"
-# Checksum of the jar that its maintainers have published.
-JEDIS_SHA256 = "dd4fbda2c103f319ab495adb2bc1906139840746cfd4c66b27710d1af98382d4"
+# The jars of clients, with the checksums of those that their maintainers have published.
+JARS = {
+    ("redis.clients", "jedis", "5.2.0"): (
+        "dd4fbda2c103f319ab495adb2bc1906139840746cfd4c66b27710d1af98382d4"
+    ),
+    (
+        "io.lettuce",
+        "lettuce-core",
+        "6.5.5.RELEASE",
+    ): "8224580c441eae5983ce75846b244339bbc5843640a3fc42a1af2b12a34071b0",
+}
 
 
 @dataclass(frozen=True)
@@ -171,6 +181,16 @@ def test_libraries_keep_caches_sessions_locks_and_limits(plain: Served, library:
     assert said == f"{library}: as its manual says\n"
 
 
+@pytest.mark.parametrize(
+    "client", ["ioredis", "node-redis", "redlock", "rate-limiter-flexible", "connect-redis"]
+)
+def test_clients_for_node_do_what_their_manuals_show(plain: Served, client: str) -> None:
+    assert NODE_CLIENTS.exists(), f"{NODE_CLIENTS} is missing; hint: make node-clients"
+    host, port = plain.address
+    words = [NODE_CLIENTS, client, host, str(port)]
+    assert call("node", CLIENTS / "libraries.mjs", *words) == f"{client}: as its manual says\n"
+
+
 @pytest.fixture(scope="module")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("go") / "client"
@@ -189,15 +209,16 @@ def test_go_redis(single: Served, go_program: Path) -> None:
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[jvm.JavaGateway]:
-    """A virtual machine with Jedis, fetched the first time and then kept."""
+    """A virtual machine with Jedis and Lettuce, fetched the first time and then kept."""
     jars = Path(pyspark.__file__).parent / "jars"
     ivy = next(jars.glob("ivy-*.jar"))
-    if not (CACHE / f"jedis-{JEDIS}.jar").exists():
-        wanted = ["-dependency", "redis.clients", "jedis", JEDIS, "-confs", "default"]
-        kept = ["-cache", CACHE / "ivy", "-retrieve", f"{CACHE}/[artifact]-[revision].[ext]"]
-        call("java", "-jar", ivy, *wanted, *kept)
-    jedis = CACHE / f"jedis-{JEDIS}.jar"
-    assert hashlib.sha256(jedis.read_bytes()).hexdigest() == JEDIS_SHA256
+    for (group, name, version), checksum in JARS.items():
+        jar = CACHE / f"{name}-{version}.jar"
+        if not jar.exists():
+            wanted = ["-dependency", group, name, version, "-confs", "default"]
+            kept = ["-cache", CACHE / "ivy", "-retrieve", f"{CACHE}/[artifact]-[revision].[ext]"]
+            call("java", "-jar", ivy, *wanted, *kept)
+        assert hashlib.sha256(jar.read_bytes()).hexdigest() == checksum
     everything = ":".join(map(str, [*sorted(CACHE.glob("*.jar"))]))
     machine = jvm.JavaGateway.launch_gateway(classpath=everything, die_on_exit=True)
     yield machine
@@ -236,7 +257,59 @@ def test_jedis(single: Served, java: jvm.JavaGateway, tmp_path: Path) -> None:
     transaction.hset("jedis:hash", "field", "value")
     transaction.hget("jedis:hash", "field")
     assert list(transaction.exec()) == [1, "value"]
+    pipeline = client.pipelined()
+    pipeline.set("jedis:piped", "1")
+    pipeline.incrBy("jedis:piped", 4)
+    assert list(pipeline.syncAndReturnAll()) == ["OK", 5]
+    lock = java.jvm.redis.clients.jedis.params.SetParams.setParams().nx().px(100_000)
+    assert client.set("jedis:lock", "mine", lock) == "OK"
+    assert client.set("jedis:lock", "other", lock) is None
     client.close()
+
+
+def test_lettuce(plain: Served, java: jvm.JavaGateway) -> None:
+    host, port = plain.address
+    core = java.jvm.io.lettuce.core
+    client = core.RedisClient.create(f"redis://{host}:{port}")
+    connection = client.connect()
+    sync = connection.sync()
+    assert sync.set("lettuce:a", "1") == "OK"
+    assert sync.incrby("lettuce:a", 4) == 5
+    sync.hset("lettuce:hash", "field", "value")
+    assert dict(sync.hgetall("lettuce:hash")) == {"field": "value"}
+    sync.watch(as_array(java, "lettuce:a"))
+    other = client.connect()
+    other.sync().set("lettuce:a", "changed")
+    sync.multi()
+    sync.set("lettuce:a", "mine")
+    assert sync.exec().wasDiscarded()
+    sync.multi()
+    sync.set("lettuce:a", "mine")
+    sync.get("lettuce:a")
+    done = sync.exec()
+    assert [done.get(place) for place in range(2)] == ["OK", "mine"]
+    assert sync.rename("lettuce:a", "lettuce:b") == "OK"
+    assert sync.exists(as_array(java, "lettuce:a", "lettuce:b")) == 1
+    # A pipeline: commands wait until they are flushed together.
+    asynchronous = getattr(connection, "async")()
+    connection.setAutoFlushCommands(False)
+    replies = [asynchronous.incrby("lettuce:piped", 2), asynchronous.get("lettuce:piped")]
+    assert not replies[0].isDone()
+    connection.flushCommands()
+    assert [it.get() for it in replies] == [2, "2"]
+    connection.setAutoFlushCommands(True)
+    lock = core.SetArgs.Builder.nx().px(100_000)
+    assert sync.set("lettuce:lock", "mine", lock) == "OK"
+    assert sync.set("lettuce:lock", "other", lock) is None
+    client.shutdown()
+
+
+def as_array(java: jvm.JavaGateway, *texts: str) -> Any:
+    """Return an array of Java, for a method that takes any number of keys."""
+    array = java.new_array(java.jvm.java.lang.Object, len(texts))
+    for place, text in enumerate(texts):
+        array[place] = text
+    return array
 
 
 def test_a_cluster_of_gateways_is_used_by_clients_of_clusters(
