@@ -1,14 +1,16 @@
 """``python -m flurry.bench [NAME ...]`` measures the benchmarks of Flurry.
 
 With ``BENCH_ROUGH=1`` in the environment each benchmark is as short as possible, and nothing is
-kept.
+kept. With ``FLURRY_EARLIER=PROGRAM`` the gateway is also compared with that of an earlier build,
+which ``FLURRY_EARLIER_IS`` describes.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
-from flurry.bench import auto, faults, gateway, latency, pace, pages, throughput
+from flurry.bench import auto, faults, gateway, latency, memory, pace, pages, throughput
 
 from bench import command
 
@@ -29,6 +31,8 @@ PRODUCT = command.Product(
         "gateway-latency": gateway.latency,
         "gateway-rate": gateway.throughput,
         "gateway-cost": gateway.costs,
+        "memory": memory.run,
+        **({"gateway-before": gateway.before} if os.environ.get(gateway.EARLIER) else {}),
     },
 )
 

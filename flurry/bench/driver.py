@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from flurry.bench.processes import Process, Processes
 
 
+PROFILE = "dist"
+"""Cargo's profile: that of the release files, which users run."""
+
+
 @dataclass(frozen=True)
 class Round:
     """What came of a round: every latency in order of size, and what it cost."""
@@ -154,7 +158,7 @@ def built() -> str:
     """Build the driver as cargo builds a benchmark; its program."""
     words = ["cargo", "bench", "--locked", "--quiet", "-p", "unruly-flurry", "--bench", "peers"]
     done = subprocess.run(
-        [*words, "--no-run", "--message-format=json"],
+        [*words, "--profile", PROFILE, "--no-run", "--message-format=json"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -170,6 +174,6 @@ def built() -> str:
 
 def flurry() -> str:
     """Build the program of the store itself; where it is."""
-    words = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "unruly", "--bins"]
-    subprocess.run(words, cwd=ROOT, check=True)
-    return os.fspath(ROOT / "target" / "release" / "flurry")
+    words = ["cargo", "build", "--locked", "--quiet", "--package", "flurry-cli", "--bins"]
+    subprocess.run([*words, "--profile", PROFILE], cwd=ROOT, check=True)
+    return os.fspath(ROOT / "target" / PROFILE / "flurry")

@@ -111,14 +111,14 @@ def consensus() -> list[Result]:
     return [
         compared(
             f"etcd{way}",
-            "Flurry SET quorum, 3 replicas, to a Put of etcd with 3 nodes, data in memory,"
-            f" through the leader{WAYS[way]}, p50",
+            f"Flurry SET quorum, 3 replicas, to a Put of {stores.ETCD} with 3 nodes, data in"
+            f" memory, through the leader{WAYS[way]}, p50",
             ours=found[f"quorum{way}"],
             theirs=found["etcd"],
             trip=found["trip"],
             tried=TRIED,
             share=0.5,
-            bar=0.05,
+            bar=0.1,
         )
         for way in WAYS
     ]

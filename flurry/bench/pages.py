@@ -37,6 +37,11 @@ waiting therefore decides the latency, and each way has its row:
 - Flurry as it is installed: its caller busy-polls for up to 50 us before it sleeps.
 - Flurry with a caller that sleeps at once, as the callers of the peers do.
 - Flurry with servers that busy-poll too (`flurry server --spin 200us`).
+
+The gateway misses its bars. [A profile](runs/2026-11-30-amd-2core/gateway-profile.txt) of its
+thread has no hot spot. Redis does in one table what the gateway does in a router, a portal and
+three servers. The rows of `2026-11-30-amd-2core` are of programs built as the release files are,
+optimised as a whole; all others are of usual release builds.
 """
 
 

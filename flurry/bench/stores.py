@@ -10,14 +10,13 @@ import socket
 import subprocess
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flurry.bench.driver import flurry
 from flurry.bench.processes import free_port, program, until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from flurry.bench.processes import Process, Processes
 
 REPLICAS = 3
@@ -35,15 +34,22 @@ class Flurry(Store):
     """A controller and three servers, each a process of its own, with a disk or without."""
 
     def __init__(
-        self, started: Processes, *options: str | Path, core: str = "1", disks: bool = False
+        self,
+        started: Processes,
+        *options: str | Path,
+        core: str = "1",
+        disks: bool = False,
+        first: tuple[str | Path, ...] = (),
+        program: Path | None = None,
     ) -> None:
         self.started = started
+        self.first = first
         self.disks = started.folder / f"disks-{len(started.started)}" if disks else None
         self.options = options
         # Whoever talks to it needs its key too.
         self.sealed = options[:2] if options[:1] == ("--key-file",) else ()
         self.core = core
-        self.program = flurry()
+        self.program = program or flurry()
         controller = started.start(
             self.program, "controller", "--listen", "127.0.0.1:0",
             "--dir", started.folder / f"controller-{len(started.started)}", *self.sealed,
@@ -59,7 +65,8 @@ class Flurry(Store):
         disk = () if self.disks is None else ("--disk", self.disks / str(number))
         server = self.started.start(
             self.program, "server", "--id", str(number + 1), "--controller", self.address,
-            *self.options, *disk, core=self.core, stdout=subprocess.PIPE,
+            *self.options, *disk, *(self.first if number == 0 else ()),
+            core=self.core, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.ready(server)
         return server
@@ -103,13 +110,19 @@ class Gateway(Store):
         key: Path | None = None,
         core: str = "1",
         disks: bool = False,
+        servers: tuple[str | Path, ...] = (),
+        first: tuple[str | Path, ...] = (),
+        program: Path | None = None,
     ) -> None:
         sealed: list[str | Path] = [] if key is None else ["--key-file", key]
-        self.cluster = Flurry(started, *sealed, core=core, disks=disks)
+        self.cluster = Flurry(
+            started, *sealed, *servers, core=core, disks=disks, first=first, program=program
+        )
         address = f"127.0.0.1:{free_port()}"
         gateway = started.start(
-            flurry(), "gateway", "--listen", address, "--controller", self.cluster.address,
-            *sealed, *options, core=core, stdout=subprocess.PIPE,
+            self.cluster.program, "gateway", "--listen", address,
+            "--controller", self.cluster.address, *sealed, *options,
+            core=core, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.cluster.ready(gateway)
         super().__init__(address, [*self.cluster.servers, gateway])
@@ -147,9 +160,24 @@ def redis(started: Processes, nodes: int = REPLICAS, core: str = "1") -> Store:
     return Store(f"127.0.0.1:{ports[0]}", servers)
 
 
+ETCD = "etcd-3.7.3"
+"""The current version, which `unruly` builds from its source for the service `etcd-3.7`."""
+
+
 def etcd(started: Processes) -> Store:
-    """Three nodes of etcd with their data in memory; the address is the leader's."""
-    words = program("etcd", "etcd-server")
+    """Three nodes of etcd with their data in memory; the address is the leader's.
+
+    Raises
+    ------
+    RuntimeError
+        When the service `etcd-3.7` was never started on this machine.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    built = cache / "unruly" / "go" / "bin" / ETCD
+    if not built.exists():
+        hint = "unruly drive --service etcd-3.7 -d 1s builds it"
+        raise RuntimeError(f"etcd: {built} does not exist; wanted it; hint: {hint}")
+    words = [built]
     clients = [f"http://127.0.0.1:{free_port()}" for _ in range(REPLICAS)]
     peers = [f"http://127.0.0.1:{free_port()}" for _ in range(REPLICAS)]
     cluster = ",".join(f"n{number}={peer}" for number, peer in enumerate(peers))

@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from flurry.bench.driver import Round
 
 TRIED = (
-    ". In profiles with 16 and 64 callers the client's thread has about 70 % of the driver's core,"
-    " and its callers, each woken for each answer, the rest. Half of that thread's time is the"
-    " protocol, a third the kernel, a seventh memory. In single runs two changes helped: one"
-    " datagram for all messages to one place, and a thread that busy-polls before it sleeps (16"
-    " callers from 40,000/s to 56,000/s, 64 from 63,000/s to 77,000/s). Two others made no"
-    " difference beyond chance: operations in boxes, and timers that move less often"
+    ". The tail is the median over rounds, and single rounds differ by five times with the"
+    " machine's stalls. In earlier single runs two changes made the throughput higher: one datagram"
+    " for all messages to one place, and a thread that busy-polls before it sleeps. Two others made"
+    " no difference beyond chance: operations in boxes, and timers that move less often"
 )
 """The measured causes of the throughput."""
 

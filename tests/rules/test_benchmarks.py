@@ -76,12 +76,14 @@ def test_a_row_that_judges_without_a_bar_is_refused() -> None:
             Result("a", "one", bar, "1", met, {})
 
 
-def test_the_cost_of_a_gateway_has_no_bar() -> None:
+def test_the_gateway_is_held_to_the_bar_of_its_row() -> None:
     asked = [gateway.Asked(100.0 + turn, 1.0, 10.0) for turn in range(6)]
-    assert gateway.cost("TLS", "plain", asked, asked).met is None
-    sides = {"gateway": asked, "redis": asked}
-    assert gateway.rated(sides, 16, 16).met is None
-    assert gateway.rated(sides, 16, 1).met is True
+    half = [gateway.Asked(50.0 + turn / 2, 1.0, 10.0) for turn in range(6)]
+    assert gateway.cost_of("TLS", "plain", asked, asked).met is None
+    assert gateway.cost_of("records on disks", "plain", half, asked).met is False
+    sides = {"gateway": half, "redis": asked}
+    assert gateway.rated(sides, 16, 16).met is True
+    assert gateway.rated(sides, 16, 1).met is False
 
 
 def test_the_median_of_six_verdicts_is_between_the_third_and_the_fourth() -> None:
