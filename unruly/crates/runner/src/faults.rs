@@ -33,9 +33,22 @@ pub(super) struct Faults {
 struct Active {
     fault: usize,
     process: String,
+    /// The role that the plan names, if it names one instead of a process.
+    role: Option<String>,
     began_ns: MonoNs,
     passed: Option<WayCounts>,
     held: u64,
+}
+
+impl Active {
+    /// Returns the detail of its event, which names the role of the process first.
+    fn told(&self, detail: Option<String>) -> Option<String> {
+        let Some(role) = &self.role else {
+            return detail;
+        };
+        let rest = detail.map_or_else(String::new, |it| format!(": {it}"));
+        Some(format!("as {role}{rest}"))
+    }
 }
 
 impl Faults {
@@ -105,8 +118,8 @@ impl Trial<'_> {
 
     fn begin(&mut self, number: usize, progress: &Progress) -> Result<()> {
         let fault = self.plan.faults[number].clone();
-        let names = self.processes.names();
-        let Some(process) = fault.victim(names.iter().map(String::as_str)) else {
+        let names = self.processes.victims();
+        let Some(named) = fault.victim(names.iter().map(String::as_str)) else {
             bail!(
                 "fault {}: none of {} is there; wanted one of {}; hint: process = {:?}",
                 fault.kind.name(),
@@ -115,13 +128,17 @@ impl Trial<'_> {
                 names[0]
             );
         };
+        let services = self.processes.services.as_ref();
+        let in_role = services.map(|it| it.in_role(named)).transpose()?.flatten();
         let mut active = Active {
             fault: number,
-            process: process.to_owned(),
+            role: in_role.is_some().then(|| named.to_owned()),
+            process: in_role.unwrap_or_else(|| named.to_owned()),
             began_ns: monotonic(),
             passed: None,
             held: 0,
         };
+        let process = active.process.as_str();
         match fault.kind {
             FaultKind::Stop => self.processes.signal(process, Signal::SIGSTOP),
             FaultKind::Kill => {
@@ -131,8 +148,7 @@ impl Trial<'_> {
             // Its neighbours are processes of their own, which know when.
             FaultKind::Busy { .. } => {}
             FaultKind::Quota { cores } => {
-                let process = active.process.clone();
-                self.limit_cpu(&process, cores)?;
+                self.limit_cpu(process, cores)?;
             }
             FaultKind::Network(network) => {
                 if let Some(relay) = self.processes.relay(process) {
@@ -148,7 +164,7 @@ impl Trial<'_> {
         progress.note(&format!("fault: {} {process}", fault.kind.name()));
         if fault.kind == FaultKind::Kill && fault.duration.is_none() {
             let span = (self.clock.column(active.began_ns), None);
-            self.event("fault kill", process, None, span);
+            self.event("fault kill", process, active.told(None).as_deref(), span);
             return Ok(());
         }
         self.faults.active.push(active);
@@ -209,7 +225,7 @@ impl Trial<'_> {
         self.event(
             &format!("fault {}", kind.name()),
             process,
-            detail.as_deref(),
+            active.told(detail).as_deref(),
             span,
         );
         progress.note(&format!("fault over: {} {process}", kind.name()));

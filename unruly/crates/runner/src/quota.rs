@@ -94,12 +94,12 @@ impl Trial<'_> {
     ///
     /// When no control group may be made here.
     pub(super) fn set_quotas(&mut self) -> Result<()> {
-        let names = self.processes.names();
+        let names = self.processes.victims();
         let faults = self.plan.faults.iter();
         let limited = faults.filter(|it| matches!(it.kind, FaultKind::Quota { .. }));
         let victims = limited.filter_map(|it| it.victim(names.iter().map(String::as_str)));
         let mut wanted: BTreeSet<String> = self.plan.quotas.keys().cloned().collect();
-        wanted.extend(victims.map(str::to_owned));
+        wanted.extend(victims.flat_map(|name| self.processes.candidates(name)));
         for process in wanted {
             let pids = self.processes.pids_of(&process);
             if pids.is_empty() {

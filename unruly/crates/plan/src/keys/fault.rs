@@ -23,7 +23,8 @@ table! {
     PROCESS: Other = key(
         "process",
         Other("string or array"),
-        "`agent-3`, `echo-0`, `redis-1`; of several the first that the cell has, for plans whose \
+        "`agent-3`, `echo-0`, `redis-1`; `etcd-leader` or `etcd-follower` for a process that has \
+         this role when the fault begins; of several the first that the cell has, for plans whose \
          cells differ in their store",
     ).also("a process of the plan, or of its store"), |it| match it.processes.as_slice() {
         [one] => text(one),

@@ -6,7 +6,8 @@ use super::order::stages;
 use super::parameter::{Parameter, ParameterValue, parameters};
 use super::template::Template;
 use super::{
-    GoProgram, MANUAL, Service, ServiceProcess, ServiceStep, names, required, texts, words,
+    GoProgram, Leads, MANUAL, Service, ServiceProcess, ServiceStep, leader, names, required, texts,
+    words,
 };
 use crate::error::PlanError;
 use crate::keys::did_you_mean;
@@ -43,12 +44,16 @@ const PROCESS: &[&str] = &[
     "command",
     "ready",
     "says",
+    "leads",
     "environment",
     "files",
 ];
 const STEP: &[&str] = &[
     "name", "after", "command", "expect", "save", "before", "timeout",
 ];
+
+/// Why a process alone has no leader.
+pub(super) const GROUP_ONLY: &str = "must be left out: a process alone leads nobody";
 
 /// The file of a service: its parameters, and templates that they fill.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +92,7 @@ pub(super) struct ProcessForm {
     command: Vec<Template>,
     ready: DurationNs,
     says: Option<Template>,
+    leads: Option<Leads>,
     environment: BTreeMap<String, Template>,
     files: BTreeMap<String, Template>,
     /// The file and line of the table, and of its `after`.
@@ -417,6 +423,7 @@ impl ProcessForm {
                 command: self.command.clone(),
                 ready: self.ready,
                 says: self.says.clone(),
+                leads: self.leads.clone(),
                 environment: self.environment.clone(),
                 files: self.files.clone(),
                 place: self.place.clone(),
@@ -464,6 +471,7 @@ fn process(
         return Err(section.missing("command", "must be a list of words", hint));
     }
     let local = Template::at(section.source, None, "127.0.0.1");
+    let leads = leader::leads(section, &ports, section.has("count"))?;
     Ok(ProcessForm {
         name: required(section, "name")?,
         count: count(section)?,
@@ -477,6 +485,7 @@ fn process(
         command,
         ready: section.number("ready", &half_a_minute())?,
         says: template(section, "says")?,
+        leads,
         environment: templates_by_name(section, "environment")?,
         files: {
             let own = templates_by_name(section, "files")?;

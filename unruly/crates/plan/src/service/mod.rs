@@ -7,6 +7,7 @@
 
 mod braces;
 mod file;
+mod leader;
 mod names;
 mod order;
 mod parameter;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use file::{Impossible, ServiceFile};
+pub use leader::{Leads, Role};
 pub use order::Stage;
 pub(crate) use parameter::text_of;
 pub use parameter::{Parameter, ParameterValue};
@@ -98,6 +100,8 @@ pub struct ServiceProcess {
     pub ready: DurationNs,
     /// It is ready when it has said this, instead of when it listens.
     pub says: Option<Template>,
+    /// How it reports that it leads its group, where one process does.
+    pub leads: Option<Leads>,
     /// Variables of its environment.
     pub environment: BTreeMap<String, Template>,
     /// Files in its folder, by name: those of all processes, and its own.

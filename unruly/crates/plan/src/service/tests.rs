@@ -497,3 +497,54 @@ fn processes_may_share_the_ports_of_the_first() {
     let ports: Vec<u16> = places.processes.iter().map(|it| it.ports["port"]).collect();
     assert_eq!(ports, [101, 101, 101]);
 }
+
+/// A group of which one process leads.
+fn led(leads: &str) -> Result<Service, PlanError> {
+    let text = MANY.replacen("tier = ", &format!("leads = {leads}\ntier = "), 1);
+    with(&text, &[])
+}
+
+#[test]
+fn a_role_stands_for_any_process_of_its_group() {
+    let service = led(r#"{ port = "port", path = "/metrics", says = "is_leader 1" }"#).unwrap();
+    assert_eq!(service.roles(), ["node-leader", "node-follower"]);
+    assert_eq!(service.role("node-leader"), Some(("node", Role::Leader)));
+    assert_eq!(
+        service.role("node-follower"),
+        Some(("node", Role::Follower))
+    );
+    assert_eq!(service.role("other-leader"), None);
+    let all = ["node-1", "node-2", "node-3"];
+    assert_eq!(service.candidates("node-leader"), all);
+    assert_eq!(service.candidates("node-2"), ["node-2"]);
+    assert_eq!(with(MANY, &[]).unwrap().role("node-leader"), None);
+}
+
+#[test]
+fn a_leader_must_be_one_of_several_and_asked_on_a_port_of_its_own() {
+    for (leads, wanted) in [
+        (
+            r#"{ port = "other", path = "/", says = "1" }"#,
+            "must be one of its ports: port",
+        ),
+        (
+            r#"{ port = "port", path = "metrics", says = "1" }"#,
+            "must be a path of a URL",
+        ),
+        (
+            r#"{ port = "port", path = "/ HTTP", says = "1" }"#,
+            "must be a path of a URL",
+        ),
+        (r#"{ port = "port", path = "/" }"#, "must be a string"),
+    ] {
+        let error = led(leads).unwrap_err();
+        assert_eq!(error.wanted, wanted, "{leads}");
+    }
+    let leads = "leads = { port = \"port\", path = \"/\", says = \"1\" }";
+    let alone = TWO.replacen("name = \"one\"", &format!("name = \"one\"\n{leads}"), 1);
+    let error = ServiceFile::parse("two.toml", &alone).unwrap_err();
+    assert_eq!(
+        error.wanted,
+        "must be left out: a process alone leads nobody"
+    );
+}

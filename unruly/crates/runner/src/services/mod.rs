@@ -7,6 +7,7 @@ pub mod held;
 mod names;
 mod packages;
 mod pauses;
+mod roles;
 mod running;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ pub(crate) use pauses::pauses;
 pub(crate) use running::{Ground, MYSQL, Services};
 
 /// The services that come with the program.
-const SHIPPED: [(&str, &str); 10] = [
+const SHIPPED: [(&str, &str); 11] = [
     ("board", include_str!("../../../../services/board.toml")),
     (
         "cassandra",
@@ -48,6 +49,10 @@ const SHIPPED: [(&str, &str); 10] = [
     (
         "redis-replicated",
         include_str!("../../../../services/redis-replicated.toml"),
+    ),
+    (
+        "redis-replicated-disk",
+        include_str!("../../../../services/redis-replicated-disk.toml"),
     ),
 ];
 

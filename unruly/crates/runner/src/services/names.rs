@@ -17,6 +17,7 @@ pub(super) const ALL: &str = "service";
 /// Returns the first name that no cell has, or the first fault none of whose processes is there.
 pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
     let mut known = BTreeSet::new();
+    let mut roles = BTreeSet::new();
     for cell in cells {
         let Load::Drive(drive) = &cell.plan.load else {
             return Ok(());
@@ -29,6 +30,7 @@ pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
                     None => cell.plan.service.clone(),
                 };
                 let service = file.with(&settings)?;
+                roles.extend(service.roles());
                 known.extend(service.processes.into_iter().map(|it| it.name));
             }
             None if drive.system.is_some() => known.extend(cell.plan.load.processes()),
@@ -39,6 +41,7 @@ pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
         known.insert("probe-0".to_owned());
         known.extend(cell.plan.tap.as_ref().map(|_| "tap-0".to_owned()));
     }
+    let victims = &known | &roles;
     for plan in cells.iter().map(|cell| &cell.plan) {
         for name in plan.pins.keys().filter(|it| *it != ALL) {
             check("pin", std::slice::from_ref(name), &known)?;
@@ -47,7 +50,7 @@ pub(crate) fn check_processes(cells: &[Cell]) -> Result<()> {
             check("quota", std::slice::from_ref(name), &known)?;
         }
         for fault in &plan.faults {
-            check("fault.process", &fault.processes, &known)?;
+            check("fault.process", &fault.processes, &victims)?;
         }
     }
     Ok(())

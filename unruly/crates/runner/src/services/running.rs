@@ -48,8 +48,8 @@ pub(crate) struct Services {
     folder: PathBuf,
     /// What messages call it.
     pub(crate) name: String,
-    service: Service,
-    places: ServicePlaces,
+    pub(super) service: Service,
+    pub(super) places: ServicePlaces,
     programs: Programs,
     /// Cores by process.
     pins: BTreeMap<String, Vec<u16>>,
@@ -172,10 +172,16 @@ impl Services {
         places.words.insert("jvm".to_owned(), archive(name)?);
         let spans = ground.spans.map_or_else(String::new, |it| it.to_string());
         places.words.insert("spans".to_owned(), spans);
-        let names = || service.processes.iter().map(|it| it.name.as_str());
+        let roles = service.roles();
+        let names = || {
+            let own = service.processes.iter().map(|it| it.name.as_str());
+            own.chain(roles.iter().map(String::as_str))
+        };
+        // Any process of a group may have the role that a fault names.
         let victims = |wanted: fn(&FaultKind) -> bool| {
             let faults = ground.faults.iter().filter(move |it| wanted(&it.kind));
-            faults.filter_map(|fault| fault.victim(names()).map(str::to_owned))
+            let named = faults.filter_map(|fault| fault.victim(names()));
+            named.flat_map(|name| service.candidates(name))
         };
         let mut relays = BTreeMap::new();
         for victim in victims(|kind| matches!(kind, FaultKind::Network(_))) {
