@@ -317,6 +317,69 @@ def test_a_fault_of_the_warm_up_is_none_of_what_was_measured(tmp_path):
     assert it.free == pytest.approx(20 * 100 - 550, abs=5)
 
 
+def test_each_level_of_a_fault_has_the_interval_of_its_windows(tmp_path):
+    stops = tuple(("base", "stop", "store-0", at, long) for at, long in ((5, 2), (14, 2), (23, 1)))
+    run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 40}, faults=stops)
+    (it,) = _faults_of(run)
+    # a request at the begin of a stop waits to its end; the others wait evenly less
+    for name, share in (("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999)):
+        wanted = stats.repeats_interval([share * ns * NS for ns in (2, 2, 1)], log=True)
+        found = it.each[name]
+        assert found.n == 3
+        for end in ("estimate", "low", "high"):
+            assert getattr(found, end) == pytest.approx(getattr(wanted, end), rel=0.02)
+
+
+def test_a_window_in_which_requests_failed_bounds_no_percentile_that_falls_among_them(tmp_path):
+    fates = (("base", "kill", "store-0", 5, 1), ("base", "stop", "store-0", 15, 1))
+    run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 30}, faults=fates)
+    kill, stop = (it.each["p99"] for it in _faults_of(run))
+    assert (kill.estimate, kill.low, kill.high) == (float("inf"), None, None)
+    assert stop.estimate == pytest.approx(0.99 * NS, rel=0.02)
+
+
+def test_replies_without_their_write_count_for_the_fault_before_them(tmp_path):
+    fates = (("base", "kill", "store-0", 5.0, 1.0), ("base", "stop", "store-0", 15.0, 1.0))
+    run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 100}, faults=fates)
+    (path,) = (run / "requests").glob("*.parquet")
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    good = [row for row in rows if row["status"] == "ok"]
+
+    def spoil(second, status):
+        due = STARTED_NS + second * NS
+        next(row for row in good if row["intended_ns"] >= due)["status"] = status
+
+    for second, status in (
+        (2, "wrong:lost"),
+        (8, "wrong:lost"), (9, "wrong:stale"), (10, "wrong"),
+        (16.5, "wrong:stale"), (22, "wrong:lost"),
+    ):  # fmt: skip
+        spoil(second, status)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+    manifest = json.loads((run / "manifest.json").read_text())
+    copies = manifest["counts"]["copies"]
+    copies["ok"] -= 6
+    copies["wrong"] += 6
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    kill, stop = _faults_of(run)
+    # the one at 2 s is before every fault, that at 22 s after the aftermath of the stop
+    assert (kill.lost, stop.lost) == (2, 1)
+    assert "; 2 replies lacked an acknowledged write" in fault_sentence(kill, several=False)
+
+
+def test_faults_of_one_role_count_together_whichever_process_had_it(tmp_path):
+    fates = tuple(("base", "stop", f"store-{at}", 5.0 + 12 * at, 1.0) for at in range(2))
+    run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 100, "agents": 2}, faults=fates)
+    details = iter(("as store-leader", "as store-leader: 0.02 cores"))
+    _rewrite_events(run, lambda rows: [
+        {**row, "detail": next(details) if row["kind"] == "fault stop" else row["detail"]}
+        for row in rows
+    ])  # fmt: skip
+    (it,) = _faults_of(run)
+    assert (it.process, it.times) == ("store-leader", 2)
+
+
 def test_a_kill_has_its_restart_until_the_next_fault(tmp_path):
     run = write_run(
         tmp_path / "run", **{**DRIVE, "rate_hz": 100, "duration_s": 40},

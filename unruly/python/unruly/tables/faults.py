@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 FAULT: Final = "fault "
+LOST: Final = ("wrong:lost", "wrong:stale")
+"""Statuses of a reply without the last acknowledged write of its key."""
 UNTIL_AGAIN: Final = {"fault stop": "fault continue", "fault kill": "process started"}
 """What ends a fault whose event has no end of its own."""
 
@@ -89,6 +91,22 @@ def first_hurt(rows: Table, windows: Table) -> Table:
     hurt = due.filter(~due.ok | (due.response > due.free_max_ns))
     after = hurt.intended_ns - hurt.from_ns
     return hurt.group_by("fault").agg(after_ns=after.min()).order_by("fault")
+
+
+def without_their_write(rows: Table, windows: Table) -> Table:
+    """Return the replies in each window that lack an acknowledged write: effect, lost.
+
+    Such a reply says that there is no value, or returns one from before the write. A window without
+    any has no row.
+
+    Parameters
+    ----------
+    windows : Table
+        effect (a number that several windows may share), from_ns, to_ns.
+    """
+    wrong = rows.filter(rows.status.isin([*LOST]) & rows.received_ns.notnull())
+    came = within(wrong, windows, "received_ns")
+    return came.group_by("effect").agg(lost=came.count()).order_by("effect")
 
 
 def silences(rows: Table, windows: Table) -> Table:

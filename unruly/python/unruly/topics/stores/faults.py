@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from unruly.base.quantiles import quantiles_of
+from unruly.stats import repeats_interval
 from unruly.tables import faults as fault_tables
 from unruly.tables import fetch, inline
 from unruly.tables import flow as flow_tables
@@ -23,6 +24,7 @@ from unruly.tables import steadiness as steadiness_tables
 if TYPE_CHECKING:
     from unruly.base.context import Context
     from unruly.contract import Absent, Count
+    from unruly.stats import Interval
 
 SPANS_MOST: Final = 600
 AFTER_NS: Final = 5_000_000_000
@@ -30,6 +32,10 @@ UNTIL_THE_NEXT: Final = ("fault kill",)
 """Kinds of faults whose aftermath has no known end."""
 EVER_NS: Final = 2**62
 QUANTILES: Final = (0.5, 0.99)
+EACH: Final = (0.5, 0.99, 0.999)
+EACH_NAMES: Final = ("p50", "p99", "p99_9")
+ROLE: Final = r"^as (\S+?)(?::|$)"
+"""The begin of an event's detail where the plan names a role, such as ``etcd-leader``."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,10 @@ class FaultEffect:
     hurt if it failed, or was slower than the slowest fault-free one. ``back_ns`` of each fault is
     the time from its begin to the first good reply to a request scheduled after the first hurt one:
     None if no such reply came, 0 if no request was hurt. ``gap_ns`` is the longest time without a
-    good reply. ``free_...`` are the fault-free times of the same cell. ``absent`` has the reason of
-    each None.
+    good reply. ``lost`` counts the replies in windows and aftermaths that lack an acknowledged
+    write. ``free_...`` are the fault-free times of the same cell. ``each`` has p50, p99 and p99_9
+    of one window each, with the interval of what the windows vary about (95 %, on logarithms).
+    ``process`` is the role where the plan names one. ``absent`` has the reason of each None.
     """
 
     cell: str
@@ -61,6 +69,8 @@ class FaultEffect:
     p99_ratio: float | None
     back_ns: tuple[float | None, ...] | None
     gap_ns: float | None
+    lost: Count
+    each: dict[str, Interval]
     absent: Absent = field(default_factory=dict)
 
     @property
@@ -112,11 +122,33 @@ def effects(context: Context, faults: pd.DataFrame, legs: pd.DataFrame) -> tuple
     quiet = fault_tables.untouched(rows, inline(_quiet(windows, legs)), timeout_ns)
     free = quantiles_of(quiet, ["cell"], QUANTILES, size, ("response",)).set_index("cell")
     windows = windows.assign(free_max_ns=windows["cell"].map(free["response_max"]).astype(float))
-    windows = _recovered(rows, windows)
+    windows = _each(rows, _recovered(rows, windows), size)
+    until = inline(windows[["effect", "from_ns"]].assign(to_ns=windows["until_ns"]))
+    wrong = context.rows.select("status", "received_ns")
+    lost = fetch(fault_tables.without_their_write(wrong, until)).set_index("effect")["lost"]
     by_effect = due.set_index("effect")
     return tuple(
-        _effect(own, _row(by_effect, effect), _row(free, own["cell"].iloc[0]))
+        _effect(
+            own,
+            _row(by_effect, effect),
+            _row(free, own["cell"].iloc[0]),
+            int(lost.get(effect, 0)),
+        )
         for effect, own in windows.groupby("effect", sort=True)
+    )
+
+
+def _each(rows: Any, windows: pd.DataFrame, size: int) -> pd.DataFrame:
+    """Return windows with the levels of each, one column a quantile; NaN where nothing was due."""
+    named = windows[["fault", "from_ns", "to_ns"]].rename(columns={"fault": "effect"})
+    due = fault_tables.due_within(rows, inline(named))
+    found = quantiles_of(due, ["effect"], EACH, size, ("response",)).set_index("effect")
+    levels = found["response"]
+    return windows.assign(
+        **{
+            name: windows["fault"].map(levels.map(lambda held, at=at: float(held[at])))
+            for at, name in enumerate(EACH_NAMES)
+        }
     )
 
 
@@ -135,6 +167,8 @@ def _windows(faults: pd.DataFrame) -> pd.DataFrame:
     place = np.searchsorted(begins, ends)
     following = np.minimum(np.append(begins, EVER_NS)[place], held["last_ns"] + 1)
     lasting = held["kind"].isin(UNTIL_THE_NEXT)
+    role = held["detail"].astype("string").str.extract(ROLE, expand=False)
+    held = held.assign(process=role.fillna(held["process"]).astype(object))
     keys = ["cell", "kind", "process"]
     return held[keys].assign(
         fault=np.arange(len(held)),
@@ -186,7 +220,7 @@ def _row(frame: pd.DataFrame, key: Any) -> dict[str, Any]:
     return dict(frame.loc[key]) if key in frame.index else {}
 
 
-def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> FaultEffect:
+def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any], lost: int) -> FaultEffect:
     absent: Absent = {}
     during = _levels(due, "", "nothing was due in its window", absent)
     usual = _levels(free, "free_", "nothing was due in fault-free time", absent)
@@ -217,6 +251,12 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any]) -> Fau
         ratio,
         None if back.isna().any() else tuple(it if np.isfinite(it) else None for it in back),
         float(own["gap_ns"].max()),
+        lost,
+        {
+            name: repeats_interval(levels.to_numpy(), log=True)
+            for name in EACH_NAMES
+            if len(levels := own[name].dropna())
+        },
         absent,
     )
 

@@ -131,13 +131,15 @@ def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
     Example: the fault that hurts most is the stop of store-0
 
     Raised: The run drives a store, and requests scheduled within a fault failed, or their p99 is at
-    least twice that of the fault-free time of the same cell.
+    least twice that of the fault-free time of the same cell, or replies after it lack an
+    acknowledged write.
 
     Means: The finding names the worst fault, its cell, and the worst fault of each other cell. It
     reports how much slower requests were, how many failed, the longest time without a good reply,
-    and when a good reply came again. All operations of a cell count together: a store that answers
-    reads and refuses writes has many failures but no silence. Faults without fault-free time in
-    their cell are listed, since there is nothing to compare them with.
+    when a good reply came again, and how many replies lacked an acknowledged write. All operations
+    of a cell count together: a store that answers reads and refuses writes has many failures but no
+    silence. Faults without fault-free time in their cell are listed, since there is nothing to
+    compare them with.
 
     Next: Compare the longest time without a good reply with your timeouts. The table "The faults
     compared" has every fault. See the method [faults](../methods/faults.md). The finding [outage]
@@ -172,6 +174,7 @@ def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
             "failed": worst.failed,
             "p99_ratio": worst.p99_ratio,
             "gap_ns": worst.gap_ns,
+            "lost": worst.lost,
             "back_ns": None if worst.back_ns is None else list(worst.back_ns),
         },
         "Compare the longest time without a good reply with your timeouts.",

@@ -136,7 +136,7 @@ def faults(view: View) -> Table | None:
     columns = [
         *(["cell"] if several else []), "fault", "of", "times", "lasted", "due in it", "failed",
         "p50", "p99", "max", "fault-free p99", "ratio", "good reply again after",
-        "longest silence",
+        "longest silence", "replies without a write",
     ]  # fmt: skip
     rows = sorted(found, key=lambda it: (-it.hurt, -(it.gap_ns or 0.0), it.cell))
     body = [[*([text(it.cell)] if several else []), *_fault(it)] for it in rows[:MOST_ROWS]]
@@ -144,7 +144,8 @@ def faults(view: View) -> Table | None:
         "Response time of the requests scheduled during the fault, all workloads together. The "
         "ratio is that of the p99 to the fault-free one of the same cell. The silence is the "
         "longest time without a good reply, until 5 s after the fault's end (after a kill until "
-        "the trial's end), and to the next fault at most."
+        "the trial's end), and to the next fault at most. The last column counts replies until "
+        "then that lack an acknowledged write: no value, or one from before it."
     )
     return table(columns, body, "The faults compared", f"{note} {cut(rows, 'rows')}")
 
@@ -169,6 +170,7 @@ def _fault(it: FaultEffect) -> list[Datum]:
         number(format.times(it.p99_ratio), it.absent.get("p99_ratio", UNSAID)),
         text(back) if it.back_ns is not None else number(format.DASH, it.absent["back_ns"]),
         number(format.duration(it.gap_ns), UNSAID, strong=True),
+        number(format.count(it.lost), strong=it.lost > 0),
     ]
 
 

@@ -64,8 +64,8 @@ def worst_fault(effects: Sequence[FaultEffect]) -> FaultEffect | None:
 
 
 def is_hurt(effect: FaultEffect) -> bool:
-    """Return whether requests failed during it, or its p99 is at least twice the fault-free one."""
-    return effect.failed > 0 or effect.hurt >= 2.0
+    """Return whether requests failed, a write was lost, or the p99 is twice the fault-free one."""
+    return effect.failed > 0 or effect.lost > 0 or effect.hurt >= 2.0
 
 
 def is_comparable(effect: FaultEffect) -> bool:
@@ -113,7 +113,8 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
         again = f", and one came again {duration(max(it or 0.0 for it in back))} after its begin"
     else:
         again = ""
-    return f"{name} ({duration(effect.lasted_ns)}): {hurt}{gap}{again}"
+    lost = f"; {count(effect.lost)} replies lacked an acknowledged write" if effect.lost else ""
+    return f"{name} ({duration(effect.lasted_ns)}): {hurt}{gap}{again}{lost}"
 
 
 def knee_sentence(ramp: Ramp) -> str:
