@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import finding_pages
+import gray_failures
 import middleware
 import real_audits
 import real_causes
@@ -26,7 +27,7 @@ from unruly import papers
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAPERS: Final = ROOT / "unruly" / "docs" / "papers.md"
 STUDIES: Final = (
-    stores, runtimes, streams, real_audits, real_causes, middleware, three_tier,
+    stores, gray_failures, runtimes, streams, real_audits, real_causes, middleware, three_tier,
 )  # fmt: skip
 
 

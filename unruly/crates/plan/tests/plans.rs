@@ -643,6 +643,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                     quotas: quotas(&processes, &cpus),
                     quota_period: DurationNs(if varied { 1_000_000_000 } else { 100_000_000 }),
                     service: BTreeMap::new(),
+                    reached: Vec::new(),
                     faults: faults.collect(),
                     pins: pinned(&process, cpus),
                     name,
