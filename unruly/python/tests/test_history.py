@@ -5,8 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from unruly.__main__ import main
 from unruly.errors import ParameterError
 from unruly.history import history_of
+from unruly.html import write_history
+from unruly.html.history import history_page
 from unruly.output.history import history_json, history_text
 
 DAY_NS = 86_400 * 10**9
@@ -91,6 +94,48 @@ def test_a_wrong_percentile_or_directory_is_an_error(tmp_path):
         history_of(tmp_path / "nowhere")
     assert history_of(tmp_path) == []
     assert history_text([]).startswith("no analysed run")
+
+
+def test_the_page_says_first_what_changed_and_marks_the_day(tmp_path):
+    rng = np.random.default_rng(1)
+    write_runs(tmp_path, np.concatenate([noisy(rng, 14, 4e6), noisy(rng, 14, 6e6)]))
+    write_run(tmp_path / "spoiled", 40, 40e6, trustworthy=False)
+    page = history_page(history_of(tmp_path))
+    assert page.headline.startswith("read changed: since 2024-10-18 00:00 it is 1.48 [")
+    changed, noise, trusted = page.statements
+    assert (changed.answer, changed.mood) == ("1 of 1", "bad")
+    assert noise.answer.startswith("Up to 1.0")
+    assert trusted.answer == "28 of 29"
+    (figure,) = page.figures
+    (panel,) = figure.panels
+    data = panel.spec["datasets"]
+    bars, good, spoiled, days = (data[it["data"]["name"]] for it in panel.spec["layer"])
+    assert (len(bars), len(good), len(spoiled)) == (28, 28, 1)
+    # the fourteenth day after the first, in ms
+    assert days == [{"at": (BASE_NS + 14 * DAY_NS) // 10**6}]
+    assert spoiled[0]["estimate"] == 40e6
+    written = write_history(history_of(tmp_path), tmp_path / "history.html").read_text()
+    assert "read changed: since 2024-10-18" in written
+
+
+def test_a_page_of_a_few_runs_says_that_they_cannot_show_a_change(tmp_path):
+    write_runs(tmp_path, [4e6, 4e6, 9e6])
+    page = history_page(history_of(tmp_path))
+    assert page.headline == "These runs cannot show a change yet"
+    assert page.statements[0].text == "3 trustworthy runs; 10 are needed to see a change."
+    with pytest.raises(ValueError, match="at least one series"):
+        write_history([], tmp_path / "history.html")
+
+
+def test_the_verb_writes_the_page_and_refuses_to_draw_nothing(tmp_path, capsys):
+    write_runs(tmp_path / "runs", [4e6, 4e6, 9e6])
+    page = tmp_path / "history.html"
+    assert main(["history", str(tmp_path / "runs"), "-o", str(page)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(page)
+    assert page.read_text().startswith("<!doctype html>")
+    (tmp_path / "empty").mkdir()
+    assert main(["history", str(tmp_path / "empty"), "-o", str(page)]) == 2
+    assert "hold no analysed run" in capsys.readouterr().err
 
 
 def test_the_history_is_json_that_every_reader_takes(tmp_path):

@@ -34,12 +34,13 @@ def _series(it: Series, width: int) -> str:
     machine = f" on {it.machine}" if it.machine else ""
     runs = f"{count(len(it.points))} {'run' if len(it.points) == 1 else 'runs'}"
     head = f"{it.plan}{cell}, {it.percentile} of {it.op}{machine}, {runs}"
-    told = [_conclusion(it), _noise(it)]
+    told = [conclusion(it), noise(it)]
     lines = [head, *(textwrap.fill(line, width, subsequent_indent="  ") for line in told if line)]
     return "\n".join([*lines, *_lines(it, width)])
 
 
-def _conclusion(it: Series) -> str:
+def conclusion(it: Series) -> str:
+    """Return whether and when the level changed."""
     if it.changes:
         return "changed: " + "; ".join(_change(it, one) for one in it.changes)
     return f"changes: not known: {it.absent}" if it.absent else "changes: none"
@@ -50,10 +51,11 @@ def _change(it: Series, change: ChangePoint) -> str:
     known = found.low is not None and found.high is not None
     bounds = f" [{significant(found.low)}, {significant(found.high)}]" if known else ""
     ratio = DASH if found.estimate is None else significant(found.estimate)
-    return f"since {_day(it.points[change.block].started_ns)} it is {ratio}{bounds} times as long"
+    return f"since {day(it.points[change.block].started_ns)} it is {ratio}{bounds} times as long"
 
 
-def _noise(it: Series) -> str:
+def noise(it: Series) -> str:
+    """Return how much two runs in a row differ without a change; empty if it is not known."""
     found = it.noise
     if found.estimate is None:
         return ""
@@ -66,18 +68,18 @@ def _noise(it: Series) -> str:
 
 
 def _lines(it: Series, width: int) -> list[str]:
-    texts = [_value(one, it.unit) for one in it.points]
-    days = [_day(one.started_ns) for one in it.points]
+    texts = [value(one, it.unit) for one in it.points]
+    days = [day(one.started_ns) for one in it.points]
     column = max(len(text) for text in texts)
     room = min(BAR_MOST, width - len(days[0]) - column - 6)
     most = max((one.estimate or 0.0 for one in it.points), default=0.0)
     lines = []
-    for place, (day, text, one) in enumerate(zip(days, texts, it.points, strict=True)):
+    for place, (when, text, one) in enumerate(zip(days, texts, it.points, strict=True)):
         mark = "!" if not one.trustworthy else ">" if _begins(it, place) else " "
         bar = ""
         if room >= BAR_LEAST and one.estimate and np.isfinite(one.estimate):
             bar = BAR * max(1, round(room * one.estimate / most))
-        lines.append(f"{mark} {day}  {text.ljust(column)}  {bar}".rstrip())
+        lines.append(f"{mark} {when}  {text.ljust(column)}  {bar}".rstrip())
     if any(not one.trustworthy for one in it.points):
         lines.append("! a run that is not trustworthy: it counts neither for changes nor for noise")
     return lines
@@ -87,7 +89,8 @@ def _begins(it: Series, place: int) -> bool:
     return any(change.block == place for change in it.changes)
 
 
-def _value(one: Point, unit: str) -> str:
+def value(one: Point, unit: str) -> str:
+    """Return the percentile of a run with its interval."""
     if one.estimate is None:
         return DASH
     shown = duration if unit == "ns" else significant
@@ -96,7 +99,8 @@ def _value(one: Point, unit: str) -> str:
     return f"{shown(one.estimate)} [{shown(one.low)}, {shown(one.high)}]"
 
 
-def _day(ns: int) -> str:
+def day(ns: int) -> str:
+    """Return a time as a day and a minute, UTC."""
     return f"{datetime.fromtimestamp(ns / NS_PER_S, UTC):%Y-%m-%d %H:%M}"
 
 
