@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import select
 import socket
 import threading
 
@@ -264,6 +266,39 @@ def test_a_page_of_another_site_cannot_read_it_through_a_name_that_leads_here(se
     assert get(server, host="localhost:1")[0].status == 200
     assert get(server, host="[::1]:1")[0].status == 200
     assert get(server, "/nowhere")[0].status == 404
+
+
+def test_a_page_for_everybody_is_asked_for_by_an_address_or_by_the_hosts_own_name():
+    html = {"/": ("text/html", lambda: "x")}
+    scrape = {"/metrics": (CONTENT_TYPE, lambda: "x 1\n")}
+    own = socket.gethostname()
+    for routes, path, statuses in (
+        (html, "/", {"evil.example": 403, "192.0.2.7:80": 200, own: 200, "localhost": 200}),
+        (scrape, "/metrics", {"perf1.example:9100": 200}),
+    ):
+        found = Server("--live", "0.0.0.0:0", routes, "")
+        found.start()
+        try:
+            for host, status in statuses.items():
+                assert get(found, path, host)[0].status == status, host
+        finally:
+            found.shutdown()
+            found.server_close()
+
+
+def test_a_client_that_sends_a_byte_now_and_then_loses_its_place(server, monkeypatch):
+    monkeypatch.setattr("unruly.live.server.TIMEOUT_S", 0.2)
+    pace = threading.Event()
+    with socket.create_connection(server.server_address[:2], timeout=5) as link:
+        link.sendall(b"GET / HTTP/1.1\r\nX: ")
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 1_000 and not select.select([link], [], [], 0)[0]:
+                link.sendall(b"a")
+                sent += 1
+                pace.wait(0.02)
+        # well before the socket's own limit, which each byte begins anew
+        assert sent < 1_000
 
 
 def test_garbage_and_too_many_connections_leave_the_listener_alive(server):

@@ -1,8 +1,8 @@
 """The listeners of a view: the page and its state, and the exposition for Prometheus.
 
-They answer GET, bound what they read and how many they serve at once, and give a page on loopback
-only to a browser that asked for loopback: another site's page cannot read it through a name of its
-own that leads here.
+They answer GET, bound what they read, how many they serve at once and for how long. They give the
+page, and everything on loopback, only to a browser that asked for an address or for this host's own
+name: another site's page cannot read it through a name of its own that leads here.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ class Server(ThreadingHTTPServer):
                 flag, f"cannot listen on {where}: {said}",
                 "a free port of this host", f"{flag}=127.0.0.1:0",
             ) from error  # fmt: skip
-        # as the name was resolved, not as it was written
+        # as the name was resolved, not as it was written; a scraper may use any name of a host
         self.loopback = _is_loopback(str(self.server_address[0]))
-        self.names = {host.lower()}
+        self.is_for_browsers = self.loopback or "/" in routes
+        self.names = {host.lower(), socket.gethostname().lower()}
 
     @property
     def url(self) -> str:
@@ -114,12 +115,20 @@ class Server(ThreadingHTTPServer):
         if not self.places.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self.places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve, and give the place back."""
+        """Serve, and give the place back, also when a client sends a byte now and then."""
         try:
+            cut = threading.Timer(TIMEOUT_S, _cut, (request,))
+            cut.daemon = True
+            cut.start()
             super().process_request_thread(request, client_address)
+            cut.cancel()
         finally:
             self.places.release()
 
@@ -134,8 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
 
     def do_GET(self) -> None:
-        if self.server.loopback and not self._is_addressed():
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "ask for 127.0.0.1 or localhost\n")
+        if self.server.is_for_browsers and not self._is_addressed():
+            told = "ask for an IP address of this host, or for its own name\n"
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", told)
             return
         route = self.server.routes.get(self.path.partition("?")[0])
         if route is None:
@@ -147,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_addressed(self) -> bool:
         name = _name_of(self.headers.get("Host", ""))
-        return name in self.server.names or _is_loopback(name)
+        if self.server.loopback:
+            return name in self.server.names or _is_loopback(name)
+        return name in self.server.names or _is_loopback(name) or _is_address(name)
 
     def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()
@@ -165,13 +177,22 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the terminal belongs to the run."""
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _cut(request: socket.socket) -> None:
+    """End a connection whose time is over; its thread then reads its end."""
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def _is_address(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _name_of(host: str) -> str:
