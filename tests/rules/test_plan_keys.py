@@ -66,7 +66,8 @@ def test_the_keys_of_the_plan_crate_are_found() -> None:
     keys = rust_keys()
     assert {"run.duration", "mesh.regroup", "drive.store", "drive.level", "jvm.heap"} <= keys
     assert plan_tables() == {
-        "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "tap", "fault", "quota",
+        "run", "mesh", "drive", "stream", "compete", "jvm", "probe", "tap", "host", "fault",
+        "quota",
     }  # fmt: skip
     assert len(keys) > 70
 

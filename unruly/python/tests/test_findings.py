@@ -22,6 +22,7 @@ from unruly.__main__ import main
 from unruly.base.distrust import fell_behind
 from unruly.base.model import SECTIONS, SEVERITIES, Finding
 from unruly.base.rule import PARTS, Rule
+from unruly.base.rules_run import ahead
 from unruly.base.target import parse_target
 from unruly.stats import blocks
 from unruly.topics.rules import CODES, RULES, find
@@ -65,6 +66,10 @@ IN_PARTS = [
     {"started_ns": 9_000_000_000, "ended_ns": 9_000_000_010, "boot": "b",
      "changed": ["the kernel was 1 and is 2"]},
 ]  # fmt: skip
+HOSTS = [
+    {"name": "local"},
+    {"name": "node-1", "clock": {"low_ns": -100, "high_ns": 300, "widest_ns": 90, "steps": 0}},
+]
 RAISED = {
     "rate-not-reached": {**SMALL, "unsent": 900},
     "nothing-measured": {**SMALL, "warmup_s": 40, "duration_s": 0},
@@ -87,6 +92,7 @@ RAISED = {
     "steal-high": {**SMALL, "steal_share": 0.05},
     "samples-late": {**SMALL, "sampler_lag_ns": 400e6},
     "kernel-stamps-missing": {**SMALL, "kernel_stamps": False},
+    "clocks-compared": {**SMALL, "manifest": {"hosts": HOSTS}},
     "times-made-up": {**SMALL, "manifest": {"timeless": ["base"]}},
     "promise-made": {**SMALL, "stalls_hz": 0},
     "few-rows": {**SMALL, "rate_hz": 3},
@@ -259,6 +265,26 @@ def test_a_finding_that_its_rule_does_not_declare_is_refused(clean):
         list(Rule("toy", "where", ("warns",), find).apply(clean))
     with pytest.raises(AssertionError, match="toy: warns is not declared"):
         list(Rule("toy", "why", ("informs",), find).apply(clean))
+
+
+@pytest.mark.parametrize(
+    ("low_ns", "high_ns", "told"),
+    [
+        (2_100_000, 2_600_000, "2.1 ms to 2.6 ms ahead"),
+        (-2_600_000, -2_100_000, "2.1 ms to 2.6 ms behind"),
+        (-200_000, 300_000, "200 µs behind to 300 µs ahead"),
+    ],
+)
+def test_the_bounds_of_a_clock_are_told_with_their_direction(low_ns, high_ns, told):
+    assert ahead({"low_ns": low_ns, "high_ns": high_ns}) == told
+
+
+def test_a_clock_that_was_set_is_a_warning(analysed):
+    clock = {"low_ns": 0, "high_ns": 5_000_000_000, "widest_ns": 90, "steps": 1}
+    analysis = analysed(**SMALL, manifest={"hosts": [{"name": "node-1", "clock": clock}]})
+    (finding,) = [it for it in analysis.findings if it.code == "clocks-compared"]
+    assert finding.severity == "warns"
+    assert "The clock of node-1, or this host's, was set." in finding.text
 
 
 def test_every_code_is_raised_by_a_run():

@@ -100,7 +100,7 @@ def test_the_first_change_is_red_and_then_green(page, copy):
     assert done.returncode == 1, done.stdout + done.stderr
     assert "test_toy_reads_the_start_the_duration_and_the_end" in done.stdout
 
-    add(copy / FORMATS, "    table,\n", "    toy,\n")
+    add(copy / FORMATS, "    tool_histograms,\n", "    toy,\n")
     add(copy / FORMATS, "FORMATS: Final[tuple[Format, ...]] = (\n", "    toy.FORMAT,\n")
     green = shell(copy, try_it)
     assert green.returncode == 0, green.stderr

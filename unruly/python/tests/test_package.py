@@ -79,6 +79,7 @@ ALLOWED = {
         "base",
         "drawing",
         "errors",
+        "history",
         "output",
         "quantity",
         "run",

@@ -30,9 +30,16 @@ pub struct IntroductionError {
     wrong: String,
     wanted: &'static str,
     hint: &'static str,
+    is_unreachable: bool,
 }
 
 impl IntroductionError {
+    /// True if nothing answered at the address, so that another host may reach it.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.is_unreachable
+    }
+
     /// The place and the fault, without the rest.
     pub(crate) fn what(&self) -> String {
         format!("{}: {}", self.place, self.wrong)
@@ -282,6 +289,7 @@ fn unreachable_place(place: &Place, error: &io::Error) -> IntroductionError {
         wrong,
         wanted: "the server that the URL names",
         hint: "is it running, and is the port right?",
+        is_unreachable: true,
     }
 }
 
@@ -307,6 +315,7 @@ fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
     {
         return IntroductionError {
             place: place.to_string(),
+            is_unreachable: false,
             wrong: other.to_string(),
             wanted: "a server of HTTP/2",
             hint: "leave out --http2",
@@ -354,6 +363,7 @@ fn untrusted(place: &Place, error: &io::Error) -> IntroductionError {
     };
     IntroductionError {
         place: place.to_string(),
+        is_unreachable: false,
         wrong,
         wanted: "a server that speaks TLS and proves its name",
         hint,
@@ -368,6 +378,7 @@ fn silent(place: &Place, error: &io::Error) -> IntroductionError {
     };
     IntroductionError {
         place: place.to_string(),
+        is_unreachable: false,
         wrong,
         wanted: "an answer to a greeting",
         hint: match place {
@@ -382,6 +393,7 @@ fn silent(place: &Place, error: &io::Error) -> IntroductionError {
 fn stranger(place: &Place, error: &ProtocolError) -> IntroductionError {
     IntroductionError {
         place: place.to_string(),
+        is_unreachable: false,
         wrong: match error {
             ProtocolError::Reply { found, .. } => format!("it says {found:?}"),
             other => other.to_string(),
@@ -395,6 +407,7 @@ fn refused(place: &Place, kind: ErrorKind, words: &[u8]) -> IntroductionError {
     let said = String::from_utf8_lossy(words);
     IntroductionError {
         place: place.to_string(),
+        is_unreachable: false,
         wrong: format!("it says {:?}", said.trim()),
         wanted: match kind {
             ErrorKind::Store => "its consent to what the plan sends",

@@ -21,6 +21,7 @@ mod error;
 mod fault;
 mod goodput;
 mod groups;
+mod host;
 mod http;
 mod jvm;
 mod keys;
@@ -73,6 +74,7 @@ pub use error::PlanError;
 pub use fault::{Fault, FaultKind, Network};
 pub use goodput::{Goodput, GoodputError};
 pub use groups::{group_of, groups, phase_ns};
+pub use host::{HOST_PROGRAM, LOCAL_HOST, ReachedHost};
 pub use http::{Auth, Headers, HeadersError, Http, Method, MethodError, TRACE_ID};
 pub use jvm::{Collector, Jvm, Runtime};
 pub use keys::{KeyWords, did_you_mean, key_words, known_keys};
@@ -88,8 +90,8 @@ pub use random::{mix, unmix};
 pub use scenario::{CAPTURED, Capture, Origin, Scenario, State, Step, Walks};
 pub use secret::{Secret, has_place, header_without_secret, is_secret, shown};
 pub use service::{
-    GoProgram, Impossible, Parameter, ParameterValue, Service, ServiceFile, ServicePlace,
-    ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,
+    GoProgram, Impossible, Leads, Parameter, ParameterValue, Role, Service, ServiceFile,
+    ServicePlace, ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,
 };
 pub use slo::{Slo, SloError};
 pub use sql::{Script, ScriptError, Sql, SqlOperation};

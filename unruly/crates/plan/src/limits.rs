@@ -87,6 +87,8 @@ pub const MAX_COMPETE_PROCESSES: u16 = 256;
 pub const MAX_HEAP: Bytes = Bytes(1 << 40);
 /// Most faults of a plan.
 pub const MAX_FAULTS: usize = 1_000;
+/// Most hosts that a run reaches.
+pub const MAX_REACHED_HOSTS: usize = 64;
 /// Most times of one fault.
 pub const MAX_FAULT_TIMES: usize = 100_000;
 /// Shortest time from one fault to the next.

@@ -8,6 +8,7 @@ use crate::arrivals::Arrivals;
 use crate::compete::Compete;
 use crate::fault::Fault;
 use crate::goodput::Goodput;
+use crate::host::ReachedHost;
 use crate::jvm::{Jvm, Runtime};
 use crate::ramp::Ramp;
 use crate::slo::Slo;
@@ -41,6 +42,9 @@ pub struct Plan {
     /// The tap, if the run has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tap: Option<Tap>,
+    /// Other hosts on which the processes of the load run; none for all on this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<ReachedHost>,
     /// The faults during the measurement.
     pub faults: Vec<Fault>,
     /// CPUs which processes are pinned to, by process.

@@ -4,6 +4,7 @@ use toml_edit::DocumentMut;
 
 use crate::error::PlanError;
 use crate::goodput::Goodput;
+use crate::host;
 use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
@@ -114,7 +115,9 @@ impl Plan {
 /// key of another load, too. Otherwise returns the expected keys and a hint.
 fn path_of(key: &str, plan: &DocumentMut) -> Result<String, (String, String)> {
     let known = keys::known_keys();
-    let known = known.iter().filter(|path| !path.starts_with("fault"));
+    let known = known
+        .iter()
+        .filter(|path| !path.starts_with("fault") && !path.starts_with("host"));
     let loads = [
         keys::mesh::MESH.name,
         keys::drive::DRIVE.name,
@@ -181,6 +184,7 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
         jvm,
         probe: probe(top)?,
         tap,
+        reached: host::hosts(top)?,
         pins: pins(top, &processes)?,
         service: service(top, matrix_section.as_ref(), &load)?,
         quotas: quotas(top, &processes, &faults)?,
@@ -195,6 +199,7 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
         run,
         load,
     };
+    host::check(top, &plan)?;
     Ok((
         plan,
         matrix_section.map_or(0, |section| section.offset_bytes),

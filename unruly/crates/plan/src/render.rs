@@ -30,6 +30,10 @@ impl Plan {
         if self.tap.is_some() {
             out.section(&keys::tap::TAP, &self.tap);
         }
+        for host in &self.reached {
+            out.header("[[host]]");
+            out.0 += &keys::host::HOST.lines(host);
+        }
         for fault in &self.faults {
             out.header("[[fault]]");
             out.0 += &keys::fault::FAULT.lines(fault);

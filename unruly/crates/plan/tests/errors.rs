@@ -87,7 +87,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     );
     mesh(
         "[probes]",
-        r#"plan.toml:7: unknown key "probes" in the plan; known: name, seed, tag, run, mesh, drive, stream, compete, jvm, probe, tap, fault, pin, quota, service, matrix; hint: did you mean probe"#,
+        r#"plan.toml:7: unknown key "probes" in the plan; known: name, seed, tag, run, mesh, drive, stream, compete, jvm, probe, tap, host, fault, pin, quota, service, matrix; hint: did you mean probe"#,
     );
     mesh(
         "[probe]\nrate = 1",

@@ -40,5 +40,6 @@ pub fn host_of(name: &str, noise_floor_ns: Option<DurationNs>) -> Host {
         memory_bytes: facts.memory_bytes,
         steal_share: facts.steal_share,
         noise_floor_ns,
+        clock: None,
     }
 }

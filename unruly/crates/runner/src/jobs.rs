@@ -13,10 +13,11 @@ impl Trial<'_> {
         match &self.plan.load {
             Load::Mesh(mesh) => {
                 for agent in 0..agents {
-                    let mut job = self.job(JobKind::Mesh, agent, Some(agent), agent);
+                    let host = self.processes.hosts.of_agent(agent);
+                    let mut job = self.job(JobKind::Mesh, agent, Some(agent), host);
                     let offset = u16::try_from(agent).unwrap_or(u16::MAX);
                     job.port = mesh.port.map_or(0, |port| port.saturating_add(offset));
-                    jobs.push((agent, job));
+                    jobs.push((host, job));
                 }
             }
             Load::Drive(drive) => {
@@ -32,13 +33,15 @@ impl Trial<'_> {
                     jobs.push((0, job));
                 }
                 for number in 0..usize::from(drive.processes) {
-                    jobs.push((0, self.job(JobKind::Drive, number, Some(number), 0)));
+                    let host = self.processes.hosts.of_generator(number);
+                    jobs.push((host, self.job(JobKind::Drive, number, Some(number), host)));
                 }
             }
             Load::Stream(stream) => {
-                jobs.push((0, self.job(JobKind::Writer, 0, Some(0), 0)));
+                let host = self.processes.hosts.of_agent(0);
+                jobs.push((host, self.job(JobKind::Writer, 0, Some(0), host)));
                 for number in 0..usize::from(stream.readers) {
-                    let host = (number + 1).min(self.processes.hosts.count() - 1);
+                    let host = self.processes.hosts.of_agent(number + 1);
                     let job = self.job(JobKind::Reader, number, Some(number + 1), host);
                     jobs.push((host, job));
                 }

@@ -17,6 +17,7 @@ mod process;
 mod processes;
 mod progress;
 mod quota;
+mod reach;
 mod relay;
 mod resume;
 mod room;
@@ -37,7 +38,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use unruly_agent::JvmPlace;
-use unruly_load::{Driver, Settings, driver, foreign, introduce};
+use unruly_load::{Driver, DriverError, IntroductionError, Settings, driver, foreign, introduce};
 use unruly_plan::{
     Cell as PlanCell, Drive, Load, Plan, Portion, Protocol, Secret, Store, Transport, mix,
     times_ns, utc,
@@ -49,6 +50,7 @@ use unruly_trace::{
 
 use crate::services::library;
 pub use live::LiveOptions;
+pub use reach::{idle as idle_host, serve as serve_host};
 use resume::{Ground, Resumed};
 use sweep::Sweep;
 pub use target::{ECHO, target};
@@ -134,7 +136,7 @@ pub fn run(plan: &Plan, options: &RunOptions) -> Result<PathBuf> {
     let mut live = options.live.start(options.quiet)?;
     let password = options.password.clone();
     let password = password.or_else(|| std::env::var(unruly_load::PASSWORD).ok().map(Secret::new));
-    meet(&cells, password.as_ref(), options.yes)?;
+    meet(&mut cells, password.as_ref(), options)?;
     let origin = ClockPair::now();
     let stop = stop_on_signals()?;
     let noise = noise();
@@ -252,8 +254,17 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Whether there is room for all cells and their stores are there, before anything is begun.
-fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> {
+/// Checks that there is room for all cells and that their stores and hosts are there, before anything
+/// is begun.
+fn meet(cells: &mut [PlanCell], password: Option<&Secret>, options: &RunOptions) -> Result<()> {
+    if let Some(directory) = &options.output {
+        refuse_run(directory)?;
+    }
+    meet_stores(cells, password, options)?;
+    reach::install(cells, options.quiet)
+}
+
+fn meet_stores(cells: &[PlanCell], password: Option<&Secret>, options: &RunOptions) -> Result<()> {
     // A service is on this host as soon as it is asked for, and others are on a network.
     for cell in cells {
         room::for_files(&cell.plan)?;
@@ -277,13 +288,30 @@ fn meet(cells: &[PlanCell], password: Option<&Secret>, yes: bool) -> Result<()> 
         };
         if store.url.service().is_none() && !met.iter().any(alike) {
             met.push(store);
-            meet_store(drive, password)?;
-            if !yes {
-                refuse_foreign_data(store, drive, password)?;
+            match meet_store(drive, password) {
+                Ok(()) if options.yes => {}
+                Ok(()) => refuse_foreign_data(store, drive, password)?,
+                // The hosts that ask it may reach it all the same.
+                Err(error) if !cell.plan.reached.is_empty() && is_unreachable(&error) => {
+                    if !options.quiet {
+                        eprintln!(
+                            "this host does not reach it, and its data were not looked at: {error:#}"
+                        );
+                    }
+                }
+                Err(error) => return Err(error),
             }
         }
     }
     Ok(())
+}
+
+/// Returns whether nothing answered at the address of a store.
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    let introduced = error.downcast_ref::<IntroductionError>();
+    let made = error.downcast_ref::<DriverError>();
+    introduced.is_some_and(IntroductionError::is_unreachable)
+        || made.is_some_and(|it| it.is_unreachable)
 }
 
 /// Returns the protocols of all streams of a run.
@@ -375,11 +403,18 @@ fn refuse_foreign_data(store: &Store, drive: &Drive, password: Option<&Secret>) 
     anyhow::bail!("{url}: it holds other data, such as {found:?}; hint: {hint}")
 }
 
-fn make_directory(directory: &Path) -> Result<()> {
-    let path = directory.display();
+/// Refuses a directory that holds a run.
+fn refuse_run(directory: &Path) -> Result<()> {
     if directory.join(Manifest::FILE).exists() {
+        let path = directory.display();
         anyhow::bail!("{path}: holds a run already; wanted a new directory; hint: leave -o out");
     }
+    Ok(())
+}
+
+fn make_directory(directory: &Path) -> Result<()> {
+    let path = directory.display();
+    refuse_run(directory)?;
     fs::create_dir_all(directory.join("logs"))
         .with_context(|| format!("{path}: cannot be made; wanted a writable place; hint: -o"))
 }

@@ -62,6 +62,7 @@ impl Trial<'_> {
             if self.run.stop.load(Ordering::Relaxed) {
                 bail!("stopped before the start; wanted a run; hint: start it again");
             }
+            self.watch_hosts(progress);
             match self.processes.heard.recv_timeout(LOOK_PERIOD) {
                 Ok((number, Some(Report::Progress(line)))) => {
                     written[number] = line.scheduled;

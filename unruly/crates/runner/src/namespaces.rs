@@ -1,4 +1,4 @@
-//! Hosts of a run: this host, or a network namespace for each agent.
+//! Hosts of a run: this host, a network namespace for each agent, or hosts that are reached.
 //!
 //! The namespaces have no name: each lives in a file descriptor of the runner, and in its agents.
 //! When the runner dies, however it dies, the descriptor closes, the agents see their input close,
@@ -11,10 +11,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, unshare};
-use unruly_plan::{Hosts as HostKind, Load, Plan, Stream};
+use unruly_plan::{Hosts as HostKind, LOCAL_HOST, Load, Plan, ReachedHost, Stream};
 
 /// The bridge's network; private to the run's namespaces.
 const PREFIX: &str = "10.77";
+
+const LOOPBACK: &str = "127.0.0.1";
 
 /// Where the processes of a trial run.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(super) enum Hosts {
     Local,
     /// A namespace each.
     Namespaces(Vec<Namespace>),
+    /// This host, and after it those of the plan.
+    Reached(Vec<ReachedHost>),
 }
 
 /// A namespace that lives as long as this value, or a process in it.
@@ -34,6 +38,9 @@ pub(super) struct Namespace {
 impl Hosts {
     /// Makes the hosts of a plan.
     pub(super) fn of(plan: &Plan, agents: usize) -> Result<Self> {
+        if !plan.reached.is_empty() {
+            return Ok(Self::Reached(plan.reached.clone()));
+        }
         let hosts = Self::new(plan.run.hosts, agents)?;
         if let (Load::Stream(stream), Self::Namespaces(namespaces)) = (&plan.load, &hosts) {
             let (ends, bridge) = namespaces.split_at(agents);
@@ -84,15 +91,43 @@ impl Hosts {
     /// The host name of agent `number`.
     pub(super) fn name(&self, number: usize) -> String {
         match self {
-            Self::Local => "local".to_owned(),
+            Self::Local => LOCAL_HOST.to_owned(),
             Self::Namespaces(_) => format!("host-{number}"),
+            Self::Reached(_) => {
+                let host = self.reached(number);
+                host.map_or_else(|| LOCAL_HOST.to_owned(), |it| it.name.clone())
+            }
+        }
+    }
+
+    /// The number of the host of agent `number`, or of the end of a stream with that number.
+    pub(super) fn of_agent(&self, number: usize) -> usize {
+        match self {
+            Self::Local | Self::Reached(_) => 0,
+            Self::Namespaces(_) => number,
+        }
+    }
+
+    /// The number of the host of load generator `number`.
+    pub(super) fn of_generator(&self, number: usize) -> usize {
+        match self {
+            Self::Local | Self::Namespaces(_) => 0,
+            Self::Reached(hosts) => 1 + number % hosts.len(),
+        }
+    }
+
+    /// How a host is reached; `None` for this one.
+    pub(super) fn reached(&self, number: usize) -> Option<&ReachedHost> {
+        match self {
+            Self::Reached(hosts) => hosts.get(number.checked_sub(1)?),
+            Self::Local | Self::Namespaces(_) => None,
         }
     }
 
     /// The address that agent `number` listens on.
     pub(super) fn listen(&self, number: usize) -> String {
         match self {
-            Self::Local => "127.0.0.1".to_owned(),
+            Self::Local | Self::Reached(_) => LOOPBACK.to_owned(),
             Self::Namespaces(_) => address(number),
         }
     }
@@ -100,7 +135,7 @@ impl Hosts {
     /// What goes before the command of a process on the host of agent `number`.
     pub(super) fn prefix(&self, number: usize) -> Vec<String> {
         match self {
-            Self::Local => Vec::new(),
+            Self::Local | Self::Reached(_) => Vec::new(),
             Self::Namespaces(namespaces) => namespaces.get(number).map_or_else(Vec::new, |it| {
                 vec![
                     "nsenter".to_owned(),
@@ -116,6 +151,7 @@ impl Hosts {
         match self {
             Self::Local => 1,
             Self::Namespaces(namespaces) => namespaces.len().saturating_sub(1),
+            Self::Reached(hosts) => 1 + hosts.len(),
         }
     }
 }

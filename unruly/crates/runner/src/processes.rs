@@ -1,18 +1,20 @@
 //! The processes of a trial: its agents, its services, and the relays before them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
 use unruly_agent::{JobKind, PeerLine};
 use unruly_plan::{Fault, FaultKind, Plan};
-use unruly_trace::{ClockPair, DurationNs, MonoNs, monotonic};
+use unruly_trace::{DurationNs, Host, MonoNs, monotonic};
 
 use super::child::{Child, Heard};
 use super::namespaces::Hosts;
 use super::trial::{LOOK_PERIOD, nanoseconds};
+use crate::reach::{Clocks, Span};
 use crate::relay::Relay;
 use crate::services::Services;
 use crate::services::held::Holder;
@@ -20,6 +22,14 @@ use crate::services::held::Holder;
 /// Time between `start` and the first instant of the schedule, in which every process
 /// reads the line.
 const LEAD: DurationNs = DurationNs::millis(300);
+/// Answers of a host about its clock before a start.
+const EXCHANGES: usize = 8;
+/// Time that a host has for them.
+const CLOCK_TIMEOUT: Duration = Duration::from_secs(20);
+/// A host that is asked each second, and says nothing for so long, is lost.
+const SILENT: DurationNs = DurationNs::seconds(15);
+/// How often a host is asked for its clock.
+const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 /// Time to end for the processes of a trial that was given up: longer than an agent waits for its
 /// JVM.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(7);
@@ -30,6 +40,10 @@ pub(super) struct Processes {
     pub(super) services: Option<Services>,
     pub(super) children: Vec<Child>,
     pub(super) heard: Receiver<Heard>,
+    /// Hosts that were silent for too long.
+    pub(super) lost_hosts: BTreeSet<String>,
+    /// When the hosts were last asked for their clocks.
+    pub(super) clocks_asked: Instant,
     /// The relay before the echo server, if the plan has a fault of its network.
     pub(super) relay: Option<Relay>,
 }
@@ -43,29 +57,103 @@ impl Processes {
         }
     }
 
-    /// Tells everyone the instant to start: one wall-clock instant, on each process's own monotonic
-    /// clock. Returns it on ours.
+    /// Asks each host for its clocks, once a second.
+    pub(super) fn ask_clocks(&mut self) {
+        if self.clocks_asked.elapsed() >= CLOCK_PERIOD {
+            self.clocks_asked = Instant::now();
+            self.children.iter_mut().for_each(Child::ask_clock);
+        }
+    }
+
+    /// Ends the connections to hosts from which nothing has come for long, although they were asked.
+    /// Returns a sentence about each.
+    pub(super) fn drop_silent(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        for child in &mut self.children {
+            if child.silence().is_some_and(|it| it > SILENT) {
+                child.process.end();
+                let (host, seconds) = (&child.job.host, SILENT.to_std().as_secs());
+                if self.lost_hosts.insert(host.clone()) {
+                    told.push(format!(
+                        "host {host}: it is silent for {seconds} s; the others go on"
+                    ));
+                }
+            }
+        }
+        told
+    }
+
+    /// Compares the clocks of all hosts with ours, several times, so that the load of all of them
+    /// starts at one instant.
+    pub(super) fn compare_clocks(&mut self) -> Result<()> {
+        let until = Instant::now() + CLOCK_TIMEOUT;
+        loop {
+            let mut all = true;
+            for child in &mut self.children {
+                child.ask_clock();
+                let answers = child.clocks(Clocks::len);
+                all &= answers.is_none_or(|it| it >= EXCHANGES);
+            }
+            if all {
+                return Ok(());
+            }
+            let few = |it: &&mut Child| it.clocks(Clocks::len).is_some_and(|it| it < EXCHANGES);
+            if let Some(child) = self.children.iter_mut().find(few)
+                && (Instant::now() > until || child.process.reap())
+            {
+                bail!(
+                    "host {}: it does not answer; wanted the time of its clock; hint: is the connection slow?",
+                    child.job.host
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Returns the facts of each host; of those on this machine the name alone.
+    pub(super) fn host_facts(&self) -> Vec<Host> {
+        let names = (0..self.hosts.count()).map(|number| self.hosts.name(number));
+        let has_processes = |name: &String| self.children.iter().any(|it| it.job.host == *name);
+        let names = names.filter(has_processes);
+        names.map(|name| self.facts_of(&name)).collect()
+    }
+
+    fn facts_of(&self, name: &str) -> Host {
+        let mut of_host = self.children.iter().filter(|it| it.job.host == name);
+        let reached = of_host.find_map(|it| it.reached.as_ref());
+        let facts = reached.and_then(|it| it.facts.lock().ok()?.clone());
+        let clock = reached.and_then(|it| it.clocks.lock().ok()?.bounds());
+        Host {
+            name: name.to_owned(),
+            clock,
+            ..facts.unwrap_or_else(|| Host::unknown(name))
+        }
+    }
+
+    /// Returns the time from the start message to the load: longer than the slowest host
+    /// may take to hear of it.
+    fn lead(&self) -> DurationNs {
+        let widths = self.children.iter().filter_map(|child| {
+            let span = child.clocks(|it| it.mono_at(monotonic()))??;
+            Some(span.width())
+        });
+        LEAD + widths.max().unwrap_or_default() * 4
+    }
+
+    /// Tells everyone the instant to start: one instant, on each process's own monotonic clock.
+    /// Returns it on ours.
     pub(super) fn start(&mut self, plan: &Plan) -> MonoNs {
-        let begin_ns = monotonic() + LEAD;
+        let begin_ns = monotonic() + self.lead();
         // What competes with the load is at work before it.
         let lead = plan
             .compete
             .map_or(DurationNs::ZERO, |it| nanoseconds(it.lead));
-        let ours = ClockPair::now();
         for child in &mut self.children {
-            let Some(theirs) = child.ready.as_ref().map(|ready| ready.clock) else {
-                continue;
-            };
-            // On this host both are one clock, and the two pairs differ only by a step between them.
-            let same_host = (theirs.mono_ns - ours.mono_ns).abs() < DurationNs::seconds(3_600);
             let competes = child.job.kind == JobKind::Compete;
             let start_ns = begin_ns + if competes { DurationNs::ZERO } else { lead };
-            let start_wall_ns = ours.wall_ns + (start_ns - ours.mono_ns);
-            let their_start_ns = if same_host {
-                start_ns
-            } else {
-                theirs.mono_ns + (start_wall_ns - theirs.wall_ns)
-            };
+            // Processes on this host have our clock.
+            let span = child.clocks(|it| it.mono_at(monotonic())).flatten();
+            let their_start_ns = start_ns + span.map_or(DurationNs::ZERO, Span::middle);
             child.say(&format!("start {}", their_start_ns.0));
         }
         begin_ns + lead
@@ -180,6 +268,18 @@ impl Processes {
         let services = self.services.iter().flat_map(|it| &it.children);
         let own = self.children.iter().map(|it| it.job.name.clone());
         services.map(|it| it.name.clone()).chain(own).collect()
+    }
+
+    /// The names that a fault may use: those of processes, and of roles in a group of a service.
+    pub(super) fn victims(&self) -> Vec<String> {
+        let roles = self.services.iter().flat_map(Services::roles);
+        self.names().into_iter().chain(roles).collect()
+    }
+
+    /// Returns the processes for which a name of [`Self::victims`] may stand.
+    pub(super) fn candidates(&self, name: &str) -> Vec<String> {
+        let services = self.services.as_ref();
+        services.map_or_else(|| vec![name.to_owned()], |it| it.candidates(name))
     }
 
     /// A process, or all of a competing load.

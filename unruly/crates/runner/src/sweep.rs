@@ -9,7 +9,7 @@ use anyhow::Result;
 use unruly_plan::{Cell, Plan};
 use unruly_program::host_of;
 use unruly_trace::{
-    ClockPair, Manifest, RunStatus, TrialKey, TrialRecord, recover_locked, sync_folders,
+    ClockPair, Host, Manifest, RunStatus, TrialKey, TrialRecord, recover_locked, sync_folders,
 };
 
 use crate::death::{self, Death};
@@ -156,11 +156,8 @@ impl<'a> Sweep<'a> {
     fn note(&mut self, end: TrialEnd, manifest: &mut Manifest) {
         self.stopped |= end.stopped;
         manifest.processes.extend(end.processes);
-        for name in end.hosts {
-            if !manifest.hosts.iter().any(|host| host.name == name) {
-                let noise_floor_ns = manifest.hosts[0].noise_floor_ns;
-                manifest.hosts.push(host_of(&name, noise_floor_ns));
-            }
+        for host in end.hosts {
+            note_host(host, &mut manifest.hosts);
         }
         if let Some(record) = manifest.trials.last_mut() {
             let (breaks, rest): (Vec<_>, Vec<_>) = end.deaths.iter().partition(|it| it.breaks());
@@ -255,6 +252,22 @@ impl<'a> Sweep<'a> {
             let resume = own_plan(&self.run.directory);
             eprintln!("{complete} of {planned} trials are measured; hint: to go on, {resume}");
         }
+    }
+}
+
+/// Adds a host, or what one more trial knows of its clock.
+fn note_host(host: Host, hosts: &mut Vec<Host>) {
+    match hosts.iter_mut().find(|it| it.name == host.name) {
+        Some(known) => {
+            let both = known
+                .clock
+                .zip(host.clock)
+                .map(|(one, other)| one.and(other));
+            known.clock = both.or(known.clock).or(host.clock);
+        }
+        None if host.clock.is_some() => hosts.push(host),
+        // It is a part of this machine.
+        None => hosts.push(host_of(&host.name, hosts[0].noise_floor_ns)),
     }
 }
 

@@ -21,8 +21,14 @@ pub fn target(plan: &Plan, count: usize) -> String {
         1 => String::new(),
         repeat => format!(", {repeat} times"),
     };
+    let hosts: Vec<&str> = plan.reached.iter().map(|it| it.name.as_str()).collect();
+    let from = if hosts.is_empty() {
+        String::new()
+    } else {
+        format!(", from {}", hosts.join(", "))
+    };
     format!(
-        "{load}; {} after {} of warm-up{times}{}",
+        "{load}{from}; {} after {} of warm-up{times}{}",
         run.duration,
         run.warmup,
         cells(plan, count)

@@ -11,6 +11,7 @@ use super::Run;
 use super::child::Child;
 use super::progress::Progress;
 use super::trial::{Trial, nanoseconds};
+use crate::reach::Clocks;
 use crate::services::{Services, pauses};
 
 /// The rate was not reached if more than one request in `LATE_SHARE` was late,
@@ -64,8 +65,13 @@ impl Trial<'_> {
         } else {
             nanoseconds(*timeout)
         };
+        let who = if self.plan.reached.is_empty() {
+            "this host"
+        } else {
+            "the hosts"
+        };
         let told = format!(
-            "this host reached {} of {} requests per second",
+            "{who} reached {} of {} requests per second",
             grouped(per_second(sent, planned.saturating_add(over))),
             grouped(per_second(sent + unsent, planned))
         );
@@ -80,10 +86,31 @@ impl Trial<'_> {
         self.event("rate not reached", "runner", Some(&told), now);
     }
 
+    /// Writes down that the clock of a host, or ours, was set during the trial.
+    pub(super) fn tell_steps(&mut self) {
+        let children = self.processes.children.iter();
+        let steps = children.filter_map(|child| {
+            let steps = child.clocks(Clocks::steps).filter(|it| *it > 0)?;
+            Some((child.job.name.clone(), steps))
+        });
+        let steps: Vec<(String, u32)> = steps.collect();
+        for (process, steps) in steps {
+            let told = format!("the clock of its host was set {steps} times");
+            let now = (self.clock.column_now(), None);
+            self.event("clock step", &process, Some(&told), now);
+        }
+    }
+
     /// Writes the pauses in the logs of all JVMs to the trace, from the start of the run.
     pub(super) fn tell_pauses(&mut self, started_ns: MonoNs) {
         let logs = self.run.directory.join("logs");
-        let own = self.processes.children.iter().flat_map(|child| {
+        // The logs of another host have the times of its own clock.
+        let own = self
+            .processes
+            .children
+            .iter()
+            .filter(|it| it.reached.is_none());
+        let own = own.flat_map(|child| {
             let log = logs.join(format!("{}.gc", child.job.stem()));
             let told = pauses(&log.display().to_string()).into_iter();
             told.map(|pause| (child.job.name.clone(), pause))
@@ -158,7 +185,7 @@ impl Trial<'_> {
             cell: self.run.cells[self.cell].name.clone(),
             repeat: self.repeat,
             host: child.job.host.clone(),
-            pid: Some(child.process.pid()),
+            pid: Some(child.own_pid()),
             runtime: if child.job.needs_jvm() {
                 "jvm"
             } else {

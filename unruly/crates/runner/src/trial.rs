@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use unruly_agent::Report;
 use unruly_plan::{Load, Plan};
 use unruly_trace::{
-    Clock, ClockPair, ColumnNs, DurationNs, MonoNs, Process, TableSpool, monotonic,
+    Clock, ClockPair, ColumnNs, DurationNs, Host, MonoNs, Process, TableSpool, monotonic,
 };
 
 use super::Run;
-use super::child::{Child, ChildGround};
+use super::child::{Child, ChildGround, Way};
 use super::death::Death;
 use super::faults::Faults;
 use super::judge::Judge;
@@ -43,7 +43,8 @@ pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct TrialEnd {
     pub(super) processes: Vec<Process>,
-    pub(super) hosts: Vec<String>,
+    /// The hosts; of those on this machine the name alone.
+    pub(super) hosts: Vec<Host>,
     pub(super) missing: Vec<String>,
     pub(super) deaths: Vec<Death>,
     /// What broke it but for the death of a process.
@@ -102,6 +103,8 @@ impl<'a> Trial<'a> {
                 services,
                 children: Vec::new(),
                 heard,
+                lost_hosts: BTreeSet::new(),
+                clocks_asked: Instant::now(),
                 relay: None,
             },
             clock: Clock::new(ClockPair::now()),
@@ -116,11 +119,16 @@ impl<'a> Trial<'a> {
             killed: BTreeSet::new(),
             judge: None,
         };
+        let mut known = BTreeSet::new();
         for (host, job) in trial.jobs(agents) {
-            let prefix = trial.processes.hosts.prefix(host);
+            let hosts = &trial.processes.hosts;
+            let prefix = hosts.prefix(host);
+            let way = match hosts.reached(host) {
+                Some(reached) => Way::There(reached, known.insert(host)),
+                None => Way::Here(&prefix),
+            };
             let number = trial.processes.children.len();
-            let ground = trial.ground();
-            let child = Child::start(number, job, &ground, &prefix, sender.clone())?;
+            let child = Child::start(number, job, &trial.ground(), way, sender.clone())?;
             trial.processes.children.push(child);
         }
         Ok(trial)
@@ -142,6 +150,7 @@ impl<'a> Trial<'a> {
     /// Runs the trial to its end.
     pub(super) fn run(mut self, number: usize, progress: &mut Progress) -> Result<TrialEnd> {
         self.wait_until_ready()?;
+        self.processes.compare_clocks()?;
         self.processes.start_relay(&self.plan)?;
         self.judge = self.plan.run.until.map(Judge::start).transpose()?;
         self.processes.introduce();
@@ -163,9 +172,8 @@ impl<'a> Trial<'a> {
         self.tell_reached(&scheduled, progress);
         self.tell_until();
         self.events.seal()?;
-        let hosts = (0..self.processes.hosts.count())
-            .map(|host| self.processes.hosts.name(host))
-            .collect();
+        self.tell_steps();
+        let hosts = self.processes.host_facts();
         Ok(TrialEnd {
             processes: self.process_rows(),
             hosts,
@@ -192,15 +200,15 @@ impl<'a> Trial<'a> {
                 Ok((number, Some(Report::Ready(ready)))) => {
                     self.processes.children[number].ready = Some(ready);
                 }
-                Ok((_, Some(Report::Finding { text, fatal: true }))) => bail!("{text}"),
-                Ok((number, None)) => {
+                Ok((number, Some(Report::Finding { text, fatal: true }))) => {
                     let child = &self.processes.children[number];
-                    bail!(
-                        "{}: ended before it was ready; wanted a process; hint: see {}",
-                        child.job.name,
-                        child.log.display()
-                    );
+                    let place = child
+                        .reached
+                        .as_ref()
+                        .map(|_| format!("host {}: ", child.job.host));
+                    bail!("{}{text}", place.unwrap_or_default())
                 }
+                Ok((number, None)) => bail!("{}", not_ready(&self.processes.children[number])),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => bail!("no process is left"),
             }
@@ -259,6 +267,7 @@ impl<'a> Trial<'a> {
                 self.stopped = true;
                 break;
             }
+            self.watch_hosts(progress);
             self.finish_when_enough(progress);
             for told in self.bury_services() {
                 progress.note(&told);
@@ -283,6 +292,15 @@ impl<'a> Trial<'a> {
         ]
         .into_iter()
         .fold(started_ns, MonoNs::saturating_add)
+    }
+
+    /// Asks the hosts for their clocks, and goes on without those that are silent.
+    pub(super) fn watch_hosts(&mut self, progress: &Progress) {
+        self.processes.ask_clocks();
+        for told in self.processes.drop_silent() {
+            progress.note(&told);
+            self.broken.push(told);
+        }
     }
 
     /// Goes on without those that have not said that they are over: a process that is frozen holds no run.
@@ -375,9 +393,24 @@ impl<'a> Trial<'a> {
                     .extend(failure.map(|failure| format!("{name}: {failure}")));
             }
             Some(Report::Ready(_) | Report::Loaded { .. }) => {}
-            None => self.died(number, progress),
+            None => {
+                self.closed(number, progress);
+                self.died(number, progress);
+            }
         }
         false
+    }
+
+    /// Nothing more comes from a process: from one on another host all files must have come.
+    fn closed(&mut self, number: usize, progress: &Progress) {
+        let child = &mut self.processes.children[number];
+        child.is_silent = true;
+        if child.has_lost_files() {
+            let (name, host) = (&child.job.name, &child.job.host);
+            let told = format!("host {host}: the rows of {name} did not arrive");
+            progress.note(&told);
+            self.broken.push(told);
+        }
     }
 
     /// The output of a process closed: it ended, or is about to.
@@ -412,32 +445,86 @@ impl<'a> Trial<'a> {
         for child in &mut self.processes.children {
             child.say("stop");
         }
-        let until = Instant::now() + END_TIMEOUT;
-        while Instant::now() < until {
+        let (mut until, mut received, mut asked) = (Instant::now() + END_TIMEOUT, None, false);
+        while Instant::now() < until && !self.is_given_up(&mut asked, progress) {
+            self.watch_hosts(progress);
+            let now = self
+                .processes
+                .children
+                .iter()
+                .filter_map(Child::received_at)
+                .max();
+            if now > received {
+                (until, received) = (Instant::now() + END_TIMEOUT, now);
+            }
             let mut all = true;
             for child in &mut self.processes.children {
-                all &= child.process.reap();
+                // What a host sends may still be on its way when the connection has ended.
+                all &= child.process.reap() && (child.is_silent || child.reached.is_none());
             }
             match self.processes.heard.recv_timeout(LOOK_PERIOD) {
                 Ok((number, Some(said))) => {
                     self.hear(number, Some(said), progress);
                 }
-                Ok((_, None)) => {}
+                Ok((number, None)) => self.closed(number, progress),
                 Err(_) if all => break,
                 Err(_) => {}
             }
         }
         for number in 0..self.processes.children.len() {
-            if !self.processes.children[number].process.reap() {
-                let name = self.processes.children[number].job.name.clone();
-                self.broken.push(format!(
-                    "{name} did not stop within {} s",
-                    END_TIMEOUT.as_secs()
-                ));
-                self.processes.children[number].process.end();
+            let child = &mut self.processes.children[number];
+            let (name, is_late) = (child.job.name.clone(), !child.process.reap());
+            if is_late && child.reached.is_none() {
+                let seconds = END_TIMEOUT.as_secs();
+                self.broken
+                    .push(format!("{name} did not stop within {seconds} s"));
+            }
+            if is_late {
+                child.process.end();
+            }
+            if !self.processes.children[number].is_silent {
+                self.closed(number, progress);
             }
         }
     }
+
+    /// Returns whether somebody who stops the run, and then again, waits no longer for the files of
+    /// other hosts.
+    fn is_given_up(&mut self, asked: &mut bool, progress: &Progress) -> bool {
+        let mut children = self.processes.children.iter();
+        let waits = children.any(|it| it.reached.is_some());
+        if !waits || !self.run.stop.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        self.stopped = true;
+        if *asked {
+            return true;
+        }
+        *asked = true;
+        progress.note("the files of other hosts are coming; stop again to go without them");
+        false
+    }
+}
+
+/// Returns why a process is not there, in the words of what it complained of.
+fn not_ready(child: &Child) -> String {
+    let Some(reached) = &child.reached else {
+        let log = child.log.display();
+        return format!(
+            "{}: ended before it was ready; wanted a process; hint: see {log}",
+            child.job.name
+        );
+    };
+    let said = child.complaint();
+    let said = if said.is_empty() {
+        "the connection ended without a word"
+    } else {
+        said.trim()
+    };
+    format!(
+        "host {}: {said}; wanted the program there; hint: try {}, which waits for a line",
+        child.job.host, reached.shown
+    )
 }
 
 /// Starts the store of a cell, where the run is to start it, and says in the plan where it is.

@@ -29,7 +29,7 @@ mod turnaround_spool;
 pub use error::TraceError;
 pub use locks::{RunLock, WriterLock};
 pub use manifest::{
-    Cell, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
+    Cell, ClockBounds, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
 };
 pub use part::{Part, TrialRecord};
 pub use record::{ErrorKind, GRPC_STATUSES, Level, NULL_NS, Record, Status};

@@ -69,6 +69,36 @@ pub struct Host {
     pub steal_share: Option<f64>,
     /// How long this host stops a process in one of ten windows of 10 ms.
     pub noise_floor_ns: Option<DurationNs>,
+    /// How far its wall clock was from that of the runner's host; absent where both are one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockBounds>,
+}
+
+/// An interval that holds the difference of a host's wall clock and the runner's, for a whole run:
+/// above 0 if the host's is ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockBounds {
+    /// The lowest bound.
+    pub low_ns: DurationNs,
+    /// The highest bound.
+    pub high_ns: DurationNs,
+    /// The widest interval at one instant: how well the difference was known.
+    pub widest_ns: DurationNs,
+    /// How often one of the clocks was set during the run.
+    pub steps: u32,
+}
+
+impl ClockBounds {
+    /// Returns the bounds of both times.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            low_ns: self.low_ns.min(other.low_ns),
+            high_ns: self.high_ns.max(other.high_ns),
+            widest_ns: self.widest_ns.max(other.widest_ns),
+            steps: self.steps + other.steps,
+        }
+    }
 }
 
 impl Host {
@@ -85,6 +115,7 @@ impl Host {
             memory_bytes: None,
             steal_share: None,
             noise_floor_ns: None,
+            clock: None,
         }
     }
 }

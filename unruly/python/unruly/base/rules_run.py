@@ -12,7 +12,7 @@ from unruly.base.worked import failure_step, kinds_words
 from unruly.quantity import count, duration, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from unruly.base.analysis import Analysis
 
@@ -365,6 +365,53 @@ def _cells_left_out(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+def _clocks_compared(analysis: Analysis) -> Iterator[Finding]:
+    """The load came from several hosts, and their clocks were compared.
+
+    Example: the clocks of 2 hosts were compared
+
+    Raised: The run reached other hosts. It asks each of them for its clock once a second.
+
+    Means: The difference of two clocks lies within the interval: a question left before the other
+    host read its clock, and the answer came after. One host alone times each request, so response
+    times do not depend on the difference. The times of day of rows from different hosts do: two
+    events on two hosts that are closer than the difference may have happened in the other order.
+    Nothing is corrected. The run warns if a clock was set while it measured.
+
+    Next: Let all hosts keep the same time (NTP or PTP), if a picture over time is of interest.
+
+    Numbers: The bounds of each host are in the evidence of the finding.
+    """
+    hosts = analysis.run.manifest.get("hosts") or []
+    clocks = {str(host["name"]): host["clock"] for host in hosts if host.get("clock")}
+    if not clocks:
+        return
+    were_set = [name for name, clock in clocks.items() if clock["steps"]]
+    told = "; ".join(f"{name}: {ahead(clock)}" for name, clock in clocks.items())
+    was_set = f" The clock of {', '.join(were_set)}, or this host's, was set." if were_set else ""
+    yield Finding(
+        "clocks-compared",
+        "trust",
+        "warns" if were_set else "informs",
+        310,
+        f"the clocks of {count(len(clocks))} hosts were compared",
+        f"Difference to the clock of this host: {told}. No response time depends on it.{was_set}",
+        {"clocks": clocks},
+        "Let all hosts keep the same time, if a picture over time is of interest.",
+    )
+
+
+def ahead(clock: Mapping[str, Any]) -> str:
+    """Return the bounds of a clock's difference in words: "2.1 ms to 2.6 ms ahead"."""
+    low_ns, high_ns = clock["low_ns"], clock["high_ns"]
+    low, high = duration(abs(low_ns)), duration(abs(high_ns))
+    if low_ns >= 0:
+        return f"{low} to {high} ahead"
+    if high_ns <= 0:
+        return f"{high} to {low} behind"
+    return f"{low} behind to {high} ahead"
+
+
 RULES: Final = (
     Rule("nothing-measured", "trust", ("spoils",), _nothing_measured),
     Rule("rows-dropped", "trust", ("spoils",), _rows_dropped),
@@ -376,4 +423,5 @@ RULES: Final = (
     Rule("failures", "trust", ("warns",), _failures, (worked,)),
     Rule("load-in-stages", "trust", ("informs",), _load_in_stages),
     Rule("times-made-up", "trust", ("warns",), _times_made_up),
+    Rule("clocks-compared", "trust", ("warns", "informs"), _clocks_compared),
 )

@@ -10,6 +10,7 @@ from unruly.drawing.bundle import prepare
 if TYPE_CHECKING:
     from unruly.html.audit import write_audit
     from unruly.html.figures.shift import comparison_sections
+    from unruly.html.history import write_history
     from unruly.html.page import write_advice, write_report, write_sections
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "prepare",
     "write_advice",
     "write_audit",
+    "write_history",
     "write_report",
     "write_sections",
 ]
@@ -25,6 +27,7 @@ _HOMES: Final = {
     "comparison_sections": "unruly.html.figures.shift",
     "write_advice": "unruly.html.page",
     "write_audit": "unruly.html.audit",
+    "write_history": "unruly.html.history",
     "write_report": "unruly.html.page",
     "write_sections": "unruly.html.page",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unruly.base.rules_run import ahead
 from unruly.base.worked import kind_name
 from unruly.drawing import format
 from unruly.drawing.document import Datum, Table, number, table, text
@@ -190,6 +191,11 @@ def host_table(view: View) -> Table | None:
         return None
     rows = [_host(host) for host in hosts[:64]]
     head = ["host", "CPU", "cores", "kernel", "clock", "virtual", "memory", "noise floor"]
+    if any(host.get("clock") for host in hosts):
+        head.append("clock, beside this host's")
+        for row, host in zip(rows, hosts, strict=False):
+            clock = host.get("clock")
+            row.append(text(ahead(clock)) if clock else Datum(format.DASH, "its own", number=False))
     return table(head, rows, "The hosts")
 
 

@@ -290,9 +290,19 @@ pub struct DriverError {
     pub wanted: String,
     /// What to do next.
     pub hint: String,
+    /// True if nothing answered at the address, so that another host may reach it.
+    pub is_unreachable: bool,
 }
 
 impl DriverError {
+    /// Returns the error of a server that was not reached, if this is one.
+    fn unreachable(self, is_unreachable: bool) -> Self {
+        Self {
+            is_unreachable,
+            ..self
+        }
+    }
+
     fn new(
         key: &'static str,
         wrong: impl Into<String>,
@@ -304,6 +314,7 @@ impl DriverError {
             wrong: wrong.into(),
             wanted: wanted.into(),
             hint: hint.into(),
+            is_unreachable: false,
         }
     }
 }
@@ -388,6 +399,7 @@ fn addresses(settings: &Settings<'_>, port: u16) -> Result<Vec<SocketAddr>, Driv
                 "wanted a host that has an address",
                 "is the name right?",
             )
+            .unreachable(true)
         })
     });
     hosts.collect()

@@ -3,6 +3,7 @@
 pub(crate) mod compete;
 pub(crate) mod drive;
 pub(crate) mod fault;
+pub(crate) mod host;
 pub(crate) mod jvm;
 pub(crate) mod key;
 pub(crate) mod kinds;
@@ -52,7 +53,7 @@ impl SectionKeys {
 }
 
 /// All sections, in the order of the manual. The keys of `[drive]` fill two of them.
-fn sections() -> [SectionKeys; 12] {
+fn sections() -> [SectionKeys; 13] {
     [
         SectionKeys::of("plan", &top::PLAN),
         SectionKeys::of("run", &run::RUN),
@@ -64,6 +65,7 @@ fn sections() -> [SectionKeys; 12] {
         SectionKeys::of("jvm", &jvm::JVM),
         SectionKeys::of("probe", &probe::PROBE),
         SectionKeys::of("tap", &tap::TAP),
+        SectionKeys::of("host", &host::HOST),
         SectionKeys::of("fault", &fault::FAULT),
         SectionKeys::of("quota", &quota::QUOTA),
     ]

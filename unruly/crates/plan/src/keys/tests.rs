@@ -33,6 +33,7 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
     let load = match section.title {
         "mesh" => "[mesh]\nagents = 7\ngroups = [3, 4]\n",
         "stream" => "[stream]\nprotocol = \"tcp\"\n",
+        "host" => "[drive]\nurl = \"redis://h\"\n",
         "store" if key.name() == "prompt" => "[drive]\nurl = \"openai://h/v1\"\n",
         "store" if key.name() == "proto" => "[drive]\nurl = \"grpc://h/a.B/C\"\n",
         "store" if key.name() == "sql" => "[drive]\nurl = \"postgres://u@h/d\"\n",
@@ -44,14 +45,19 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
         "compete" => "[compete]\nkind = \"cpu\"\n",
         "jvm" => "[jvm]\n",
         "quota" => "[quota]\n\"echo-0\" = 1\n",
+        "host" => "[[host]]\nname = \"a\"\nreach = [\"ssh\", \"a\"]\n",
         "fault" => {
             "[[fault]]\nkind = \"stop\"\nprocess = \"echo-0\"\nat = \"1s\"\nduration = \"1s\"\n"
         }
         _ => "",
     };
     // Only hosts with a network of their own have a link.
-    let text =
-        format!("name = \"a\"\n[run]\nduration = \"60s\"\nhosts = \"namespaces\"\n{load}{other}");
+    let hosts = if section.title == "host" {
+        "processes"
+    } else {
+        "namespaces"
+    };
+    let text = format!("name = \"a\"\n[run]\nduration = \"60s\"\nhosts = {hosts:?}\n{load}{other}");
     let mut plan: DocumentMut = text.parse().expect("TOML");
     let needed: &[(&str, &str, &str)] = match (section.title, key.notes().only) {
         ("drive", Some(words)) if words.contains(&"constant") => &[],
@@ -88,10 +94,10 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
 fn set(plan: &mut DocumentMut, table: &str, key: &str, value: Option<Value>) {
     let section = match table {
         "" => plan.as_table_mut() as &mut dyn toml_edit::TableLike,
-        "fault" => plan["fault"]
+        table @ ("fault" | "host") => plan[table]
             .as_array_of_tables_mut()
-            .and_then(|faults| faults.get_mut(0))
-            .expect("a fault"),
+            .and_then(|tables| tables.get_mut(0))
+            .expect("a table of this name"),
         table => plan
             .entry(table)
             .or_insert_with(toml_edit::table)

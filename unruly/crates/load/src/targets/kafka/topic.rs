@@ -265,6 +265,7 @@ fn absent(error: &IntroductionError) -> DriverError {
         "wanted a broker of Kafka 2.3 or newer",
         "is it running, and are the port and the login right?",
     )
+    .unreachable(error.is_unreachable())
 }
 
 /// Asks a broker for the brokers and a topic.

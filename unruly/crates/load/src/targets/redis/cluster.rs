@@ -190,6 +190,7 @@ fn absent(error: &IntroductionError) -> DriverError {
         "wanted a node of a Redis Cluster",
         "is it running, and are the port and the password right?",
     )
+    .unreachable(error.is_unreachable())
 }
 
 /// The bytes that a connection begins with, and how many replies they have.

@@ -1,0 +1,305 @@
+"""The load of a run comes from other hosts: one run, exact percentiles, bounds of the clocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts_house import HERE, Hosts, ssh_hosts
+from house import UNRULY, Measured, call, wait_for
+from http_house import nginx
+
+PORT = 8088
+PAGE = f"http://{HERE}:{PORT}/page.txt"
+LOCAL_PORT = 8089
+LOCAL_PAGE = f"http://127.0.0.1:{LOCAL_PORT}/page.txt"
+THERE = ["--from-program", str(UNRULY)]
+# A command that only starts another one: a host that is this one.
+ENV = "command:env A=1"
+# They take requests of one schedule in turn, and a busy machine holds a process up between two
+# readings of its clocks.
+NEAR_NS = 20_000_000
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    folder = tmp_path_factory.mktemp("hosts")
+    with ssh_hosts(folder / "ssh", 3) as found:
+        (folder / "nginx").mkdir()
+        with nginx(folder / "nginx", f"listen {HERE}:{PORT}; listen 127.0.0.1:{LOCAL_PORT};"):
+            yield found
+
+
+def drive(hosts: Hosts, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return call("drive", *words, *THERE, "-w", "0s", timeout=170, env=hosts.environment)
+
+
+def started_at(run: Measured) -> dict[str, int]:
+    """The first scheduled instant of each process, by its host's wall clock."""
+    return dict(run.rows("select process, min(intended_ns) from requests group by 1"))
+
+
+def left_over() -> list[Path]:
+    """Folders of processes on hosts, and the processes that write there."""
+    folders = list(Path(tempfile.gettempdir()).glob("unruly-host-*"))
+    of_hosts = [
+        entry
+        for entry in Path("/proc").glob("[0-9]*")
+        if b"unruly-host-" in words_of(entry) or words_of(entry).endswith(b"unruly\0host\0")
+    ]
+    return [*folders, *of_hosts]
+
+
+def words_of(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture(scope="module")
+def measured(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """A run from three hosts."""
+    out = tmp_path_factory.mktemp("measured") / "run"
+    said = drive(hosts, PAGE, "--from", hosts.names(), "-r", "600", "-d", "4s", "-o", out)
+    # A busy machine spoils a run, which is exit code 1.
+    assert said.returncode in (0, 1), said.stderr
+    assert "from node-1, node-2, node-3" in said.stderr
+    return Measured(out)
+
+
+def test_requests_from_three_hosts_by_ssh_are_one_run(measured: Measured) -> None:
+    run = measured
+    rows = dict(run.rows("select process, count(*) from requests where status = 'ok' group by 1"))
+    assert set(rows) == {"drive-0", "drive-1", "drive-2"}
+    assert sum(rows.values()) == run.manifest["counts"]["copies"]["scheduled"] == 2400
+    generators = {it["name"]: it["host"] for it in run.manifest["processes"] if it["counts"]}
+    assert generators == {"drive-0": "node-1", "drive-1": "node-2", "drive-2": "node-3"}
+    # The facts of each host, and the samples of a probe there.
+    known = {it["name"]: it["cores"] for it in run.manifest["hosts"]}
+    assert known == dict.fromkeys(["local", "node-1", "node-2", "node-3"], os.cpu_count())
+    sampled = {host for (host,) in run.rows("select distinct host from resources")}
+    assert sampled == set(known)
+    assert not left_over()
+
+
+def test_the_load_of_all_hosts_starts_at_one_instant_and_their_clocks_have_bounds(
+    measured: Measured,
+) -> None:
+    run = measured
+    clocks = {it["name"]: it["clock"] for it in run.manifest["hosts"] if "clock" in it}
+    assert len(clocks) == 3
+    # The namespaces have one clock, so the true difference is 0.
+    assert all(it["low_ns"] <= 0 <= it["high_ns"] and it["steps"] == 0 for it in clocks.values())
+    first = sorted(started_at(run).values())
+    widest = max(it["widest_ns"] for it in clocks.values())
+    assert first[-1] - first[0] <= NEAR_NS + widest
+    (told,) = [it for it in run.verdict()["findings"] if it["code"] == "clocks-compared"]
+    assert told["severity"] == "informs"
+    assert set(told["evidence"]["clocks"]) == set(clocks)
+
+
+def test_a_clock_that_is_five_seconds_ahead_is_told_and_starts_with_the_others(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    ahead_of_us = "command:faketime -f +5s env"
+    words = [LOCAL_PAGE, "--from", ENV, "--from", ahead_of_us, "-r", "500", "-d", "3s"]
+    said = drive(hosts, *words, "-o", out)
+    assert said.returncode in (0, 1), said.stderr
+    run = Measured(out)
+    clocks = {it["name"]: it["clock"] for it in run.manifest["hosts"] if "clock" in it}
+    ahead = clocks["host-2"]
+    assert ahead["low_ns"] <= 5_000_000_000 <= ahead["high_ns"]
+    assert clocks["host-1"]["low_ns"] <= 0 <= clocks["host-1"]["high_ns"]
+    first = started_at(run)
+    apart = first["drive-1"] - first["drive-0"] - 5_000_000_000
+    assert abs(apart) <= NEAR_NS + ahead["widest_ns"]
+    (told,) = [it for it in run.verdict()["findings"] if it["code"] == "clocks-compared"]
+    assert "host-2: 5 s to 5 s ahead" in told["text"], told
+
+
+def test_a_host_that_is_cut_off_costs_its_own_rows_only(hosts: Hosts, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = [UNRULY, "drive", PAGE, "--from", hosts.names(), *THERE, "-r", "600"]
+    with subprocess.Popen(
+        [*words, "-w", "0s", "-d", "20s", "-o", out, "-q"],
+        env=hosts.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            wait_for(lambda: sampled_at(out), "the load")
+            with hosts.cut_off(3):
+                _, complaint = process.communicate(timeout=150)
+                # Its sshd notices nothing; its processes notice that nobody asks for the clock.
+                wait_for(lambda: not left_over(), lambda: f"an empty host: {left_over()}")
+        finally:
+            process.kill()
+    assert process.returncode == 1, complaint
+    run = Measured(out)
+    rows = dict(run.rows("select process, count(*) from requests where status = 'ok' group by 1"))
+    assert set(rows) == {"drive-0", "drive-1"}
+    assert sum(rows.values()) > 0.9 * 8_000
+    assert run.manifest["status"] == "incomplete"
+    broken = "; ".join(run.manifest["broken"])
+    assert "host node-3: it is silent" in broken
+    assert "host node-3: the rows of drive-2 did not arrive" in broken
+
+
+def sampled_at(out: Path) -> bool:
+    """Whether the load has begun: the probe of this host has written its first samples."""
+    return any(it.stat().st_size > 0 for it in out.glob("resources/*.spool"))
+
+
+def test_nothing_stays_on_a_host_whose_connection_ends(hosts: Hosts, tmp_path: Path) -> None:
+    for number in range(2):
+        out = tmp_path / f"run-{number}"
+        hosts_ = ["--from", ENV, "--from", ENV]
+        words = [UNRULY, "drive", LOCAL_PAGE, *hosts_, *THERE, "-r", "100"]
+        with subprocess.Popen(
+            [*words, "-d", "60s", "-o", out, "-q"],
+            env=hosts.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            wait_for(lambda: len(left_over()) >= 12, "two hosts at work")
+            process.kill()
+        wait_for(lambda: not left_over(), lambda: f"an empty host: {left_over()}", limit_s=10)
+
+
+def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    said = drive(hosts, PAGE, "--from", "ssh:node-1,ssh:node-9", "-d", "1s", "-o", tmp_path / "a")
+    assert said.returncode == 2
+    assert "host node-9: ssh: Could not resolve hostname node-9" in said.stderr
+    known = (hosts.folder / "known-hosts").read_text()
+    hosts.forget()
+    said = drive(hosts, PAGE, "--from", "ssh:node-1", "-d", "1s", "-o", tmp_path / "b")
+    (hosts.folder / "known-hosts").write_text(known)
+    assert said.returncode == 2
+    assert "host node-1:" in said.stderr
+    assert "Host key verification failed" in said.stderr
+    words = ["drive", PAGE, "--from", "ssh:node-1", "--from-program", "/nowhere/unruly"]
+    said = call(*words, "-d", "1s", "-o", tmp_path / "c", env=hosts.environment)
+    assert said.returncode == 2
+    assert "/nowhere/unruly: No such file or directory" in said.stderr
+
+
+def test_a_program_of_another_version_is_refused_with_both() -> None:
+    order = json.dumps({"version": 1, "tool": {"version": "0.0.1", "commit": "abc"}, "job": {}})
+    said = subprocess.run(
+        [UNRULY, "host"], input=f"{order}\n", capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 2
+    finding = json.loads(said.stdout)["finding"]
+    assert finding["fatal"]
+    assert '"version":"0.0.1"' in finding["text"]
+    assert "wanted the same program on both" in finding["text"]
+    garbage = subprocess.run(
+        [UNRULY, "host"],
+        input="GET / HTTP/1.1\r\n\r\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert garbage.returncode == 2
+    assert "is no order" in garbage.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["service:redis"], "--from: it is given with a service"),
+        (
+            [LOCAL_PAGE, "--arrivals", "replay", "--times", "times.txt"],
+            "--from: it is given with a replay",
+        ),
+        (
+            [LOCAL_PAGE, "--from", ENV, "--processes", "1"],
+            "--from: it is given with fewer processes",
+        ),
+    ],
+    ids=["service", "replay", "processes"],
+)
+def test_what_hosts_cannot_do_is_refused_before_anything_starts(
+    more: list[str], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "times.txt").write_text("0.1\n")
+    said = call("drive", *more, "--from", ENV, "-o", tmp_path / "run", cwd=tmp_path)
+    assert said.returncode == 2
+    assert told in said.stderr, said.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_agents_and_streams_are_refused_since_they_compare_clocks(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    host = '[[host]]\nname = "a"\nreach = ["env"]\n'
+    for load in ("[mesh]\nagents = 3\ngroups = [3]\n", '[stream]\nprotocol = "tcp"\n'):
+        plan.write_text(f'name = "a"\n[run]\nduration = "1s"\n{load}{host}')
+        said = call("run", plan, "-o", tmp_path / "run")
+        assert said.returncode == 2
+        assert "the plan has [[host]] without [drive]" in said.stderr
+
+
+def test_a_host_without_the_program_gets_it_once_and_measures(hosts: Hosts, tmp_path: Path) -> None:
+    """The hosts share their files, so the second one has the copy of the first."""
+    home = tmp_path / "home"
+    for number, copies in ((1, 1), (2, 0)):
+        out = tmp_path / f"run-{number}"
+        inside = ["--from", f"command:ssh node-{number} env HOME={home}", "--from-install"]
+        words = [PAGE, *inside, "-r", "100", "-d", "1s", "-w", "0s", "-o", out]
+        said = call("drive", *words, timeout=170, env=hosts.environment)
+        assert said.returncode in (0, 1), said.stderr
+        assert said.stderr.count("copying unruly to host-1 (") == copies
+        ok = "select count(*) from requests where phase = 'measure' and status = 'ok'"
+        assert Measured(out).rows(ok) == [(100,)]
+    (there,) = home.glob(".cache/unruly/*/*")
+    assert there.read_bytes() == UNRULY.read_bytes()
+    assert left_over() == []
+
+
+def test_a_host_that_cannot_take_the_program_is_named_before_the_run(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    (tmp_path / ".cache").write_text("a file where the directory would be")
+    way = f"command:ssh node-1 env HOME={tmp_path}"
+    out = tmp_path / "run"
+    words = [PAGE, "--from", way, "--from-install", "-d", "1s", "-o", out]
+    said = call("drive", *words, env=hosts.environment)
+    assert said.returncode == 2
+    assert "host-1: unruly was not installed there: mkdir -p" in said.stderr
+    assert f"hint: try it yourself: ssh node-1 env HOME={tmp_path} mkdir -p" in said.stderr
+    assert not out.exists()
+    for more, told in (
+        (["--from", ENV, *THERE], "--from-install: the run chooses where it installs"),
+        ([], "--from <HOSTS>"),
+    ):
+        said = call("drive", PAGE, "--from-install", *more)
+        assert said.returncode == 2
+        assert told in said.stderr, said.stderr
+
+
+def printed(words: list[str]) -> bytes:
+    return subprocess.run(words, capture_output=True, check=False).stdout
+
+
+def test_a_server_that_only_the_hosts_reach_is_measured(hosts: Hosts, tmp_path: Path) -> None:
+    """It listens on the first host's loopback, where the runner finds nobody."""
+    inside = ["ip", "netns", "exec", "ut-node-1"]
+    words = ["redis-server", "--port", "8091", "--bind", "127.0.0.1", "--save", ""]
+    asked = [*inside, "redis-cli", "-p", "8091", "ping"]
+    with subprocess.Popen([*inside, *words], stdout=subprocess.DEVNULL, cwd=tmp_path) as server:
+        try:
+            wait_for(lambda: b"PONG" in printed(asked), "redis")
+            out = tmp_path / "run"
+            words = ["redis://127.0.0.1:8091", "--from", "ssh:node-1", "-r", "100", "-d", "1s"]
+            said = drive(hosts, *words, "-o", out)
+        finally:
+            server.terminate()
+    assert said.returncode in (0, 1), said.stderr
+    assert "this host does not reach it, and its data were not looked at: " in said.stderr
+    ok = "select count(*) from requests where phase = 'measure' and status = 'ok'"
+    assert Measured(out).rows(ok) == [(100,)]
