@@ -13,12 +13,13 @@ use clap_complete::Shell;
 use unruly_agent::doctor;
 use unruly_plan::{Drive, DurationNs, Load, Plan, PlanError, Secret, ServiceFile, Url};
 use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable, python};
-use unruly_runner::{RunOptions, services, target};
+use unruly_runner::{RunOptions, idle_host, serve_host, services, target};
 
 use crate::check::{CheckArguments, check};
 use crate::concealed::{command, conceal};
 use crate::drive::{DriveArguments, in_flags};
 use crate::live::LiveArguments;
+use crate::manifests::{Manifest, hosts};
 use crate::self_check::self_check;
 use crate::slos::slos;
 use crate::targets::targets;
@@ -182,6 +183,21 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Print a manifest that starts load generators in a cluster
+    #[command(after_help = ending("0 done, 2 an error", &[
+        ("unruly hosts kubernetes -n 7 | kubectl apply -f -", "Start seven Pods"),
+        ("unruly hosts slurm -n 4 > measure.sh", "Write a batch script for four nodes"),
+    ]))]
+    Hosts {
+        /// Pods of Kubernetes, a Pod on each of its nodes, or a batch script
+        kind: Manifest,
+        /// Number of Pods or nodes (default: 1)
+        #[arg(short = 'n', long)]
+        count: Option<u16>,
+        /// Image of the Pods (default: localhost/unruly and this version)
+        #[arg(long)]
+        image: Option<String>,
+    },
     /// Print the completion script of a shell
     #[command(after_help = ending("0 done, 2 an error", &[
         ("source <(unruly completions bash)", "Complete in this shell"),
@@ -219,6 +235,13 @@ enum Verb {
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
+    },
+    /// Run one process of a run that another host has started (started by its `run`)
+    #[command(hide = true)]
+    Host {
+        /// Only wait for a signal, as the first process of a container
+        #[arg(long)]
+        idle: bool,
     },
     /// Run one process of a run (started by `run`)
     #[command(hide = true)]
@@ -324,20 +347,25 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Plans { name } => plans(name.as_deref()),
         Verb::Targets { name } => targets(name.as_deref()),
         Verb::Services { name, more, json } => services(name.as_deref(), &more, json),
+        Verb::Hosts { kind, count, image } => hosts(kind, count, image.as_deref()),
         Verb::Completions { shell } => {
             std::io::stdout().write_all(&help::completions::<Arguments>(shell))?;
             Ok(0)
         }
         Verb::Man { directory } => help::man_pages::<Arguments>(&directory).map(|()| 0),
         Verb::Notices => say(NOTICES.trim_end()).map(|()| 0),
-        Verb::Driver { url } => {
-            let password = std::env::var(unruly_load::PASSWORD).ok().map(Secret::new);
-            let (input, output) = (std::io::stdin().lock(), std::io::stdout());
-            unruly_drivers::serve(&url, password.as_ref(), input, output).map(|()| 0)
-        }
+        Verb::Driver { url } => serve_driver(&url),
         Verb::Held { words } => services::held::run(&words).map(|never| match never {}),
+        Verb::Host { idle: true } => idle_host().map(|()| 0),
+        Verb::Host { idle: false } => serve_host(),
         Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),
     }
+}
+
+fn serve_driver(url: &Url) -> Result<u8> {
+    let password = std::env::var(unruly_load::PASSWORD).ok().map(Secret::new);
+    let (input, output) = (std::io::stdin().lock(), std::io::stdout());
+    unruly_drivers::serve(url, password.as_ref(), input, output).map(|()| 0)
 }
 
 /// What the command line says instead of the plan.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use unruly_load::{DriverError, schemes};
 use unruly_plan::{
-    MAX_TAPPED_SERVICES, Plan, Ramp, Secret, Tap, Url, UrlError, did_you_mean, shown,
+    MAX_TAPPED_SERVICES, Plan, Ramp, ReachedHost, Secret, Tap, Url, UrlError, did_you_mean, shown,
 };
 use unruly_program::password_of;
 use unruly_runner::{ECHO, RunOptions, services};
@@ -17,6 +17,7 @@ use unruly_tap::Server;
 use crate::concealed::command;
 use crate::drive_http::HttpArguments;
 use crate::drive_texts::TextArguments;
+use crate::hosts::hosts;
 use crate::live::LiveArguments;
 use crate::slos::slos;
 
@@ -55,9 +56,19 @@ pub(crate) struct DriveArguments {
     /// End early when a percentile is known this well, such as "p99 within 10%"
     #[arg(long, value_name = "RULE")]
     until: Option<String>,
-    /// Processes that share the clients
+    /// Processes that share the clients (default: 1, or one on each host of --from)
     #[arg(long, value_name = "COUNT")]
     processes: Option<String>,
+    /// Hosts that send the requests instead of this one: ssh:HOST, kubectl:POD or "command:WORDS",
+    /// with commas between
+    #[arg(long, value_name = "HOSTS")]
+    from: Vec<String>,
+    /// Program unruly on these hosts (default: unruly)
+    #[arg(long, value_name = "PATH")]
+    from_program: Option<String>,
+    /// Copy this program to these hosts first, unless they have it
+    #[arg(long, requires = "from")]
+    from_install: bool,
     /// Time to wait for a reply
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
@@ -214,6 +225,9 @@ impl DriveArguments {
         let usual = closed.then(|| "closed".to_owned());
         let arrivals = self.arrivals.clone().or(usual);
         let (duration, clients) = self.sizes(arrivals.as_deref());
+        let hosts = hosts(&self.from, self.from_program.as_deref(), self.from_install)?;
+        let one_each = (!hosts.is_empty()).then(|| hosts.len().to_string());
+        let clients = clients.or_else(|| one_each.clone());
         let (http, password) = self.http.values(password)?;
         let texts = self.texts.values()?;
         let (name, place) = (name(&url), key_of(&url));
@@ -227,7 +241,7 @@ impl DriveArguments {
             ("run.goodput", self.goodput),
             (place.0, Some(place.1)),
             ("drive.clients", clients),
-            ("drive.processes", self.processes),
+            ("drive.processes", self.processes.or(one_each)),
             ("drive.arrivals", arrivals),
             ("drive.rate", self.rate),
             ("drive.ramp", self.ramp),
@@ -264,6 +278,7 @@ impl DriveArguments {
         })?;
         plan.run.slo = slos(&self.slo)?;
         plan.tap = tap(self.tap)?;
+        let plan = from(plan, hosts)?;
         let options = RunOptions {
             output: self.output,
             quiet: self.quiet,
@@ -275,6 +290,22 @@ impl DriveArguments {
         };
         Ok((plan, options))
     }
+}
+
+/// Returns the plan with other hosts for its load.
+fn from(mut plan: Plan, hosts: Vec<ReachedHost>) -> Result<Plan> {
+    if hosts.is_empty() {
+        return Ok(plan);
+    }
+    plan.reached = hosts;
+    // Whether the whole is a plan still depends on them.
+    if let Err(error) = Plan::parse(PLACE, &plan.to_toml()) {
+        let wrong = error
+            .wrong
+            .replace("the plan has [[host]] and", "it is given with");
+        anyhow::bail!("--from: {wrong}; {}", error.wanted);
+    }
+    Ok(plan)
 }
 
 /// Returns the tap of the flags; none without any.
@@ -331,6 +362,7 @@ pub(crate) fn in_flags(error: anyhow::Error) -> anyhow::Error {
             wrong,
             wanted,
             hint,
+            ..
         }) if key != "url" => {
             let hint = hint.replace(key, &format!("--{}", key.replace('_', "-")));
             let flag = flag(key, "");
@@ -532,7 +564,7 @@ mod tests {
             ),
             (
                 &["service:postgres"],
-                "service:postgres: there is no such service; hint: use one of board, cassandra, etcd, etcd-3.7, flurry, flurry-disk, memcached, redis, garage, redis-replicated, or give the file of a service",
+                "service:postgres: there is no such service; hint: use one of board, cassandra, etcd, etcd-3.7, flurry, flurry-disk, memcached, redis, garage, redis-replicated, redis-replicated-disk, or give the file of a service",
             ),
             (
                 &["service:rediss"],

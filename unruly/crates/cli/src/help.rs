@@ -27,6 +27,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "plans",
             "targets",
             "services",
+            "hosts",
             "completions",
             "man",
             "notices",

@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_shipped_plan_and_service_can_be_read() {
-        assert!(shipped_files().unwrap().starts_with("32 plans, "));
+        assert!(shipped_files().unwrap().starts_with("33 plans, "));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use unruly_plan::did_you_mean;
 
 /// A plan by its name.
-pub(crate) const PLANS: [(&str, &str); 32] = [
+pub(crate) const PLANS: [(&str, &str); 33] = [
     ("demo", include_str!("../../../plans/demo.toml")),
     ("group-rpc", include_str!("../../../plans/group-rpc.toml")),
     (
@@ -68,6 +68,10 @@ pub(crate) const PLANS: [(&str, &str); 32] = [
     (
         "store-clients",
         include_str!("../../../plans/store-clients.toml"),
+    ),
+    (
+        "gray-failures",
+        include_str!("../../../plans/gray-failures.toml"),
     ),
     (
         "store-faults",
