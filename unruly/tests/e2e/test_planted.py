@@ -17,8 +17,11 @@ PERIOD_US = 100_000
 
 
 @contextmanager
-def quota(pid: int, cores: float) -> Iterator[None]:
-    """Let a process share part of a core with a busy loop, by a control group of its own."""
+def quota(pid: int, cores: float) -> Iterator[Callable[[], int]]:
+    """Let a process share part of a core with a busy loop, by a control group of its own.
+
+    Yields what counts the periods in which the kernel held the group back.
+    """
     need_root("a CPU quota")
     folder, files = new_group(round(cores * PERIOD_US))
     for name, value in files.items():
@@ -27,7 +30,7 @@ def quota(pid: int, cores: float) -> Iterator[None]:
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         (folder / "cgroup.procs").write_text(str(busy.pid))
-        yield
+        yield lambda: held_back(folder)
     finally:
         busy.kill()
         busy.wait()
@@ -47,6 +50,11 @@ def new_group(quota_us: int) -> tuple[Path, dict[str, str]]:
     folder = Path("/sys/fs/cgroup") / name
     folder.mkdir()
     return folder, {"cpu.max": f"{quota_us} {PERIOD_US}"}
+
+
+def held_back(group: Path) -> int:
+    counts = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(counts["nr_throttled"])
 
 
 def children_of(pid: int) -> Iterator[int]:
@@ -105,9 +113,11 @@ def test_while_an_agent_gets_almost_no_cpu_its_quota_is_why_requests_are_slow(
     with running(plan, folder) as process:
         wait_for(lambda: spooled(folder) > 1_500_000, "a third of the rows")
         # So short that the slow requests are a part of the run, and so strong that no other
-        # stall of a shared machine reaches them.
-        with quota(agent_2(folder), cores=0.01):
+        # stall of a shared machine reaches them. The probe must see it several times: it compares
+        # the counters of a group with those of its last sample.
+        with quota(agent_2(folder), cores=0.01) as periods:
             held = spooled(folder)
+            wait_for(lambda: periods() >= 25, "periods in which it is held back")
             wait_for(lambda: spooled(folder) > held + 200_000, "rows while it is held back")
         assert process.wait(timeout=60) == 0
     findings = Measured(folder).verdict()["findings"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -16,10 +18,14 @@ SCRIPT = Path(__file__).with_name("podman.sh")
 def image() -> Path:
     """The image for this host."""
     need_root("podman in a namespace of its own")
+    # Fetched here: the namespace has no network.
+    for package in ("podman", "catatonit"):
+        words = [REPOSITORY / "scripts" / "package.sh", package]
+        subprocess.run(words, check=True, timeout=300)
     return release_file("unruly-*-{architecture}-image.tar")
 
 
-def podman(image: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def podman(image: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Load an image and run it once; its volume is a folder."""
     return subprocess.run(
         ["unshare", "--mount", "--net", SCRIPT, REPOSITORY, image, folder, *words],
@@ -42,3 +48,51 @@ def test_the_image_measures_into_a_volume(image: Path, tmp_path: Path) -> None:
     done = podman(image, tmp_path, *words)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "r" / "manifest.json").is_file()
+
+
+POD = """
+import sys
+import yaml
+(spec,) = [it["spec"] for it in yaml.safe_load_all(sys.stdin) if it["kind"] == "StatefulSet"]
+pod = {"apiVersion": "v1", "kind": "Pod", **spec["template"]}
+pod["metadata"]["name"] = "unruly-0"
+del pod["spec"]["topologySpreadConstraints"]
+print(yaml.safe_dump(pod))
+"""
+"""The first Pod of the set, without what places it: podman has one node."""
+
+LOAD = """
+set -eu
+redis-server --port 7077 --save "" --daemonize yes >/dev/null
+trap 'redis-cli -p 7077 shutdown nosave' EXIT
+until redis-cli -p 7077 ping >/dev/null 2>&1; do sleep 0.05; done
+code=0
+"$1" drive redis://127.0.0.1:7077 -r 200 -d 1s -w 0s -q -o "$2" \
+  --from "command:podman exec -i unruly-0-unruly" || code=$?
+# A busy machine spoils a run, which is exit code 1.
+[ $code -le 1 ]
+redis-cli -p 7077 info stats >&2
+"""
+
+
+def test_a_pod_of_the_manifest_is_a_host_that_a_run_sends_load_from(
+    image: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    program = unpacked / "bin" / "unruly"
+    tag = image.name.split("-")[1]
+    words = [program, "hosts", "kubernetes", "--image", f"localhost/unruly:{tag}"]
+    manifest = subprocess.run(words, capture_output=True, check=True).stdout
+    python = REPOSITORY / "target" / "kubernetes" / "bin" / "python"
+    pod = subprocess.run([python, "-c", POD], input=manifest, capture_output=True, check=True)
+    file = tmp_path / "pod.yaml"
+    file.write_bytes(pod.stdout)
+    run = tmp_path / "run"
+    done = podman(image, tmp_path, "--pod", file, "bash", "-c", LOAD, "load", program, run)
+    assert done.returncode == 0, done.stderr
+    wanted = json.loads((run / "manifest.json").read_text())
+    assert wanted["hosts"][1]["name"] == "host-1"
+    assert wanted["counts"]["copies"]["scheduled"] == 200
+    # Redis counts the requests that came.
+    found = re.search(r"total_commands_processed:(\d+)", done.stderr)
+    assert found
+    assert int(found[1]) >= 200
