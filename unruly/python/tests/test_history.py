@@ -16,10 +16,10 @@ DAY_NS = 86_400 * 10**9
 BASE_NS = 20_000 * DAY_NS
 
 
-def write_run(folder, day, p99, *, trustworthy=True, cores=2, plan="nightly"):
+def write_run(folder, day, p99, *, trustworthy=True, cores=2, plan="nightly", tag=""):
     folder.mkdir(parents=True)
     manifest = {
-        "run": folder.name, "name": plan, "status": "complete",
+        "run": folder.name, "name": plan, "tag": tag, "status": "complete",
         "started_ns": BASE_NS + day * DAY_NS, "hosts": [{"cpu_model": "AMD EPYC", "cores": cores}],
     }  # fmt: skip
     step = {"name": "p99", "estimate": p99, "promise": None,
@@ -78,6 +78,20 @@ def test_a_run_that_is_not_trustworthy_is_shown_and_decides_nothing(tmp_path):
     (series,) = history_of(tmp_path)
     assert (len(series.points), series.changes) == (24, ())
     assert history_text([series]).count("\n! ") == 13
+
+
+def test_four_environments_are_four_series_on_one_page(tmp_path):
+    rng = np.random.default_rng(4)
+    levels = {"cluster": 1e6, "cloud": 4e6, "wide-area": 30e6, "testbed": 90e6}
+    for tag, level in levels.items():
+        write_runs(tmp_path / tag, noisy(rng, 12, level), tag=tag)
+    found = history_of(tmp_path)
+    assert {it.tag for it in found} == set(levels)
+    assert all(len(it.points) == 12 and it.changes == () for it in found)
+    assert "nightly [wide-area], p99 of read" in history_text(found)
+    page = write_history(found, tmp_path / "history.html").read_text()
+    for tag in levels:
+        assert f"nightly, {tag}, AMD EPYC 2 cores" in page
 
 
 def test_only_runs_of_one_plan_on_one_kind_of_machine_are_compared(tmp_path):

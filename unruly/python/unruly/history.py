@@ -1,6 +1,7 @@
 """A percentile over many runs of one plan: its level from run to run, and when the level changed.
 
-Runs are compared with their like: one plan, one kind of machine, one cell, one operation. Two runs
+Runs are compared with their like: one plan, one environment, one kind of machine, one cell, one
+operation. Two runs
 in a row without a change between them show how much the percentile varies from run to run.
 """
 
@@ -45,13 +46,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One percentile of one operation over the runs of a plan on one kind of machine.
+    """One percentile of one operation over the runs of a plan in one environment.
 
-    ``noise`` is the median factor between two runs in a row without a change between them, 1 or
+    ``tag`` is the environment's name, and ``machine`` its kind of machine. ``noise`` is the median
+    factor between two runs in a row without a change between them, 1 or
     more. ``absent`` says why there are no changes to report.
     """
 
     plan: str
+    tag: str
     machine: str
     cell: str
     op: str
@@ -109,12 +112,13 @@ def _points(
             interval.get("high"),
             bool(listed.trustworthy),
         )
-        key = (listed.plan, listed.machine, cell["cell"], cell["op"], cell.get("unit", "ns"))
+        where = (listed.plan, listed.tag, listed.machine)
+        key = (*where, cell["cell"], cell["op"], cell.get("unit", "ns"))
         yield key, point
 
 
 def _series(key: tuple[str, ...], percentile: str, points: list[Point], alpha: float) -> Series:
-    plan, machine, cell, op, unit = key
+    plan, tag, machine, cell, op, unit = key
     usable = [it for it in points if it.trustworthy and it.estimate]
     levels = np.array([it.estimate for it in usable], dtype=np.float64)
     changes: tuple[ChangePoint, ...] = ()
@@ -125,8 +129,8 @@ def _series(key: tuple[str, ...], percentile: str, points: list[Point], alpha: f
         looked = change_points(levels, alpha=alpha)
         changes, absent = looked.points, looked.abstained or ""
     return Series(
-        plan, machine, cell, op, percentile, unit, tuple(points), _placed(changes, points, usable),
-        _noise(levels, changes), absent,
+        plan, tag, machine, cell, op, percentile, unit, tuple(points),
+        _placed(changes, points, usable), _noise(levels, changes), absent,
     )  # fmt: skip
 
 

@@ -93,7 +93,8 @@ def _name(it: Series, found: Sequence[Series]) -> str:
     plans = {one.plan for one in found}
     cell = "" if it.cell in ("", "all") else f" ({it.cell})"
     plan = f" in {it.plan}" if len(plans) > 1 else ""
-    return f"{it.op}{cell}{plan}"
+    tag = f" [{it.tag}]" if len({one.tag for one in found}) > 1 and it.tag else ""
+    return f"{it.op}{cell}{plan}{tag}"
 
 
 def _sentence(found: Sequence[Series]) -> str:
@@ -140,10 +141,10 @@ def _counted(found: Sequence[Series]) -> Statement:
 
 
 def _sections(found: Sequence[Series]) -> tuple[Section, ...]:
-    """Return a section for each plan on each kind of machine, with a part for each series."""
+    """Return a section for each plan in each environment, with a part for each series."""
     sections: list[Section] = []
     drawn = 0
-    for (plan, machine), group in groupby(found, key=lambda it: (it.plan, it.machine)):
+    for places, group in groupby(found, key=lambda it: (it.plan, it.tag, it.machine)):
         parts = []
         for it in group:
             figure = picture(it, f"history-{drawn}") if drawn < PICTURES_MOST else None
@@ -157,7 +158,7 @@ def _sections(found: Sequence[Series]) -> tuple[Section, ...]:
                     closed_tables=(_runs(it),),
                 )
             )
-        heading = f"{plan}, {machine}" if machine else plan
+        heading = ", ".join(filter(None, places))
         sections.append(Section(f"plan-{len(sections)}", heading, tuple(parts)))
     return tuple(sections)
 

@@ -32,8 +32,9 @@ def history_text(found: Sequence[Series], *, width: int = 100) -> str:
 def _series(it: Series, width: int) -> str:
     cell = "" if it.cell in ("", "all") else f" ({it.cell})"
     machine = f" on {it.machine}" if it.machine else ""
+    tag = f" [{it.tag}]" if it.tag else ""
     runs = f"{count(len(it.points))} {'run' if len(it.points) == 1 else 'runs'}"
-    head = f"{it.plan}{cell}, {it.percentile} of {it.op}{machine}, {runs}"
+    head = f"{it.plan}{tag}{cell}, {it.percentile} of {it.op}{machine}, {runs}"
     told = [conclusion(it), noise(it)]
     lines = [head, *(textwrap.fill(line, width, subsequent_indent="  ") for line in told if line)]
     return "\n".join([*lines, *_lines(it, width)])
