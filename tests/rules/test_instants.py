@@ -22,6 +22,7 @@ EDGES = {
     "unruly/crates/agent/src/probe/host.rs",
     "unruly/crates/agent/src/probe/process.rs",
     "unruly/crates/agent/src/probe/row.rs",
+    "unruly/crates/trace/src/merge.rs",
     # Text that another program wrote, and text for people.
     "unruly/crates/plan/src/utc.rs",
     "unruly/crates/runner/src/services/pauses.rs",

@@ -84,6 +84,7 @@ RAISED = {
     "run-stopped": {**SMALL, "status": "stopped"},
     "cells-left-out": {**SMALL, "manifest": {"left_out": ["system ejb: mvn not found"]}},
     "run-resumed": {**SMALL, "manifest": {"parts": IN_PARTS}},
+    "rows-merged": {**SMALL, "manifest": {"merged": {"at_ns": 1_796_056_825_062_651_453}}},
     "load-in-stages": {
         **SMALL,
         "manifest": {"cells": [{"name": "base", "factors": {"drive.ramp": "10s:50, 20s:50"}}]},

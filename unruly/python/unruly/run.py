@@ -102,6 +102,12 @@ class Run(Shown):
         return self.status == "imported" or self.watched
 
     @property
+    def merged(self) -> dict[str, Any] | None:
+        """When its rows became histograms, and exact figures from before; ``None`` of others."""
+        merged = self.manifest.get("merged")
+        return merged if isinstance(merged, dict) else None
+
+    @property
     def broken(self) -> list[str]:
         """What broke it, a sentence each: processes that died, segments that cannot be read."""
         return [str(it) for it in self.manifest.get("broken") or []] + self.unreadable

@@ -247,6 +247,7 @@ fn new_manifest(about: &About, origin: ClockPair) -> Manifest {
         trials: Vec::new(),
         processes: Vec::new(),
         counts: Counts::default(),
+        merged: None,
     }
 }
 

@@ -136,6 +136,7 @@ impl Watched {
             trials: Vec::new(),
             processes: vec![process()],
             counts: Counts::default(),
+            merged: None,
         };
         manifest.write(&directory)?;
         Manifest::reserve(&directory)?;

@@ -9,10 +9,12 @@
 //!
 //! What the columns are is written once, in `unruly/schema/trace/*.schema`.
 
+mod bins;
 mod checksum;
 mod error;
 mod locks;
 mod manifest;
+mod merge;
 mod part;
 mod record;
 mod recorder;
@@ -26,11 +28,13 @@ mod table_spool;
 mod tally_page;
 mod turnaround_spool;
 
+pub use bins::bin;
 pub use error::TraceError;
 pub use locks::{RunLock, WriterLock};
 pub use manifest::{
     Cell, ClockBounds, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
 };
+pub use merge::{Figures, Merged, merge_rows};
 pub use part::{Part, TrialRecord};
 pub use record::{ErrorKind, GRPC_STATUSES, Level, NULL_NS, Record, Status};
 pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};

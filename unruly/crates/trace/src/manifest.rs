@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use unruly_time::{ColumnNs, DurationNs};
 
 use crate::error::TraceError;
+use crate::merge::Merged;
 use crate::part::{Part, TrialRecord};
 use crate::remains::TrialKey;
 
@@ -409,6 +410,9 @@ pub struct Manifest {
     pub processes: Vec<Process>,
     /// The conservation counts over all processes.
     pub counts: Counts,
+    /// Its rows were merged into histograms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<Merged>,
 }
 
 impl Manifest {

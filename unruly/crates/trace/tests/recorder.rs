@@ -154,6 +154,7 @@ fn manifest(status: RunStatus) -> Manifest {
             counts: None,
         }],
         counts: Counts::default(),
+        merged: None,
     }
 }
 

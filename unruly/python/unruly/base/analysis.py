@@ -169,8 +169,9 @@ class Analysis(Shown):
 
     @property
     def scheduled(self) -> bool:
-        """The run knows when requests were due; an import without it has one latency, not two."""
-        return not self.run.foreign or bool(self.self_distrust.send_lag_ns.get("max"))
+        """The run knows when requests were sent; one without it has one latency, not two."""
+        known = not self.run.foreign and self.run.merged is None
+        return known or bool(self.self_distrust.send_lag_ns.get("max"))
 
     @property
     def doubts(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The numbers of imported histograms: as precise as the bins allow, and no more.
+"""The numbers of histograms, imported or merged from rows: as precise as the bins, and no more.
 
 Bins stay bins. A percentile is interpolated inside its bin, is shown with the two edges that
 enclose it, and is absent if the bin is too coarse. The interval that survives stalls needs a source
@@ -111,7 +111,7 @@ def summarise(run: Run, timeline_bins: int) -> Histograms | None:
 
 
 def kept_bins(run: Run, extents: pd.DataFrame | None = None) -> Iterator[Kept]:
-    """Each (cell, op) that was imported in bins."""
+    """Each (cell, op) that was kept in bins."""
     if extents is None:
         extents = fetch(histogram_tables.extents(run.histograms))
     if extents.empty:
@@ -147,9 +147,10 @@ def _columns(
 
 
 def _known(run: Run) -> dict[tuple[str, str], dict[str, float]]:
-    """What the source itself said of each (cell, op): n, mean_ns, min_ns, max_ns."""
+    """What the source or the rows said of each (cell, op): n, mean_ns, min_ns, max_ns."""
     found = {}
-    for row in run.manifest.get("imported") or []:
+    rows = run.merged.get("figures") if run.merged else run.manifest.get("imported")
+    for row in rows or []:
         if isinstance(row, dict):
             key = (str(row.get("cell")), str(row.get("op")))
             found[key] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,7 +10,7 @@ from unruly.base import worked
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.base.worked import failure_step, kinds_words
-from unruly.quantity import count, duration, percent
+from unruly.quantity import NS_PER_S, count, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -335,6 +336,43 @@ def _times_made_up(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
+def _rows_merged(analysis: Analysis) -> Iterator[Finding]:
+    """The rows of the run were merged into histograms, to save room.
+
+    Example: the rows were merged into histograms
+
+    Raised: A standing agent has merged the rows of this run (`unruly standing --keep` and
+    `--room`).
+
+    Means: Each response time is known within the 0.5 % of a bin, and count, minimum, mean and
+    maximum are exact. The times of single requests are gone: nothing explains slow requests, and
+    nobody can check any more whether the load generator was on time. If the run was analysed
+    before, its `summary.json` of that time has both until the next analysis replaces it.
+
+    Next: Collect runs while their rows are there (`unruly collect`), or keep rows for longer.
+
+    Numbers: `conservation` in `summary.json`; the time of the merger is in the evidence of the
+    finding.
+    """
+    merged = analysis.run.merged
+    if merged is None:
+        return
+    at = datetime.fromtimestamp(int(merged.get("at_ns") or 0) / NS_PER_S, UTC)
+    yield Finding(
+        "rows-merged",
+        "trust",
+        "warns",
+        8,
+        "the rows were merged into histograms",
+        f"A standing agent merged them on {at:%Y-%m-%d}. Each response time is known within 0.5 %. "
+        "The times of single requests are gone, so nothing explains slow requests, and it cannot "
+        "be checked whether the load generator was on time.",
+        {"at_ns": merged.get("at_ns"), "requests": merged.get("requests")},
+        "Collect runs while their rows are there (unruly collect), or keep rows for longer "
+        "(unruly standing --keep).",
+    )
+
+
 def _cells_left_out(analysis: Analysis) -> Iterator[Finding]:
     """Some cells of the matrix could not be measured.
 
@@ -418,6 +456,7 @@ RULES: Final = (
     Rule("run-incomplete", "trust", ("spoils",), _run_incomplete),
     Rule("run-cut-off", "trust", ("warns",), _run_cut_off),
     Rule("run-stopped", "trust", ("informs",), _run_stopped),
+    Rule("rows-merged", "trust", ("warns",), _rows_merged),
     Rule("cells-left-out", "trust", ("warns",), _cells_left_out),
     Rule("run-resumed", "trust", ("warns", "informs"), _run_resumed),
     Rule("failures", "trust", ("warns",), _failures, (worked,)),
