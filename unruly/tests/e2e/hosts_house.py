@@ -65,6 +65,11 @@ class Hosts:
         (self.folder / "known-hosts").write_text("")
 
 
+def address(number: int) -> str:
+    """The address of a host on the bridge."""
+    return f"{NETWORK}.{number}"
+
+
 def run(*words: str | Path) -> None:
     subprocess.run([str(word) for word in words], check=True, capture_output=True, timeout=30)
 
@@ -93,11 +98,11 @@ def joined(folder: Path, count: int) -> Iterator[Hosts]:
     with ExitStack() as stack:
         bridge(stack)
         for number in range(1, count + 1):
-            address = f"{NETWORK}.{number}"
-            namespace(stack, number, address)
-            sshd(stack, folder, number, address)
-            lines.append(f"Host node-{number}\n    HostName {address}\n")
-            known.append(" ".join([address, *public]))
+            place = address(number)
+            namespace(stack, number, place)
+            sshd(stack, folder, number, place)
+            lines.append(f"Host node-{number}\n    HostName {place}\n")
+            known.append(" ".join([place, *public]))
         (folder / "known-hosts").write_text("\n".join(known) + "\n")
         (folder / "config").write_text("\n".join(lines))
         wrapper = folder / "ssh"
@@ -140,7 +145,8 @@ def sshd(stack: ExitStack, folder: Path, number: int, address: str) -> None:
     config = folder / f"sshd-{number}.conf"
     config.write_text(SSHD.format(folder=folder, address=address))
     log = stack.enter_context((folder / f"sshd-{number}.log").open("wb"))
-    words = ["ip", "netns", "exec", f"ut-node-{number}", "/usr/sbin/sshd", "-D", "-e"]
+    # Not `ip netns exec`, which hides the control groups of the machine.
+    words = ["nsenter", f"--net=/run/netns/ut-node-{number}", "/usr/sbin/sshd", "-D", "-e"]
     process = subprocess.Popen([*words, "-f", str(config)], stderr=log)
 
     def end() -> None:
@@ -149,3 +155,21 @@ def sshd(stack: ExitStack, folder: Path, number: int, address: str) -> None:
         process.wait()
 
     stack.callback(end)
+
+
+def left_over() -> list[Path]:
+    """Folders of processes on hosts, and the processes that write there."""
+    folders = list(Path(tempfile.gettempdir()).glob("unruly-host-*"))
+    of_hosts = [
+        entry
+        for entry in Path("/proc").glob("[0-9]*")
+        if b"unruly-host-" in words_of(entry) or words_of(entry).endswith(b"unruly\0host\0")
+    ]
+    return [*folders, *of_hosts]
+
+
+def words_of(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""

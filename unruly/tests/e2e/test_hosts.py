@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts_house import HERE, Hosts, ssh_hosts
+from hosts_house import HERE, Hosts, address, left_over, ssh_hosts
 from house import UNRULY, Measured, call, wait_for
 from http_house import nginx
 
@@ -42,24 +42,6 @@ def drive(hosts: Hosts, *words: str | Path) -> subprocess.CompletedProcess[str]:
 def started_at(run: Measured) -> dict[str, int]:
     """The first scheduled instant of each process, by its host's wall clock."""
     return dict(run.rows("select process, min(intended_ns) from requests group by 1"))
-
-
-def left_over() -> list[Path]:
-    """Folders of processes on hosts, and the processes that write there."""
-    folders = list(Path(tempfile.gettempdir()).glob("unruly-host-*"))
-    of_hosts = [
-        entry
-        for entry in Path("/proc").glob("[0-9]*")
-        if b"unruly-host-" in words_of(entry) or words_of(entry).endswith(b"unruly\0host\0")
-    ]
-    return [*folders, *of_hosts]
-
-
-def words_of(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.fixture(scope="module")
@@ -234,14 +216,130 @@ def test_what_hosts_cannot_do_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_agents_and_streams_are_refused_since_they_compare_clocks(tmp_path: Path) -> None:
+def test_streams_are_refused_since_they_compare_clocks(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     host = '[[host]]\nname = "a"\nreach = ["env"]\n'
-    for load in ("[mesh]\nagents = 3\ngroups = [3]\n", '[stream]\nprotocol = "tcp"\n'):
-        plan.write_text(f'name = "a"\n[run]\nduration = "1s"\n{load}{host}')
-        said = call("run", plan, "-o", tmp_path / "run")
-        assert said.returncode == 2
-        assert "the plan has [[host]] without [drive]" in said.stderr
+    plan.write_text(f'name = "a"\n[run]\nduration = "1s"\n[stream]\nprotocol = "tcp"\n{host}')
+    said = call("run", plan, "-o", tmp_path / "run")
+    assert said.returncode == 2
+    assert "the plan has [[host]] and [stream]" in said.stderr
+
+
+def demo_on(hosts: Hosts, plan: Path) -> None:
+    """The shipped demo, shorter, with its agents on other hosts."""
+    text = call("plans", "demo").stdout
+    for long, short in (("60s", "15s"), ("40s", "8s"), ('period = "5ms"', 'period = "10ms"')):
+        text = text.replace(long, short)
+    for number in range(1, hosts.count + 1):
+        text += (
+            f'[[host]]\nname = "node-{number}"\naddress = "{address(number)}"\n'
+            f'reach = ["ssh", "node-{number}"]\nprogram = "{UNRULY}"\n'
+        )
+    plan.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def demo(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    folder = tmp_path_factory.mktemp("demo")
+    demo_on(hosts, folder / "plan.toml")
+    said = call("run", folder / "plan.toml", "-o", folder / "run", env=hosts.environment)
+    assert said.returncode in (0, 1), said.stderr
+    return Measured(folder / "run")
+
+
+def test_agents_on_three_hosts_are_one_group_and_no_stamp_of_another_clock_counts(
+    demo: Measured,
+) -> None:
+    agents = {it["id"]: it["host"] for it in demo.manifest["processes"] if it["kind"] == "mesh"}
+    assert agents == {number: f"node-{1 + number % 3}" for number in range(7)}
+    counts = demo.rows(
+        "select client, server, count(*), count(server_received_ns), count(server_sent_ns)"
+        " from requests where status = 'ok' group by all"
+    )
+    assert {(client, server) for client, server, *_ in counts} >= {(0, 1), (0, 3), (3, 0), (1, 5)}
+    for client, server, rows, received, sent in counts:
+        stamped = rows if agents[client] == agents[server] else 0
+        assert (received, sent) == (stamped, stamped), (client, server)
+    clocks = {it["name"]: it["clock"] for it in demo.manifest["hosts"] if "clock" in it}
+    assert set(clocks) == {"node-1", "node-2", "node-3"}
+    assert all(it["low_ns"] <= 0 <= it["high_ns"] for it in clocks.values())
+
+
+def test_a_limit_on_another_host_holds_its_agent_back_and_is_named(demo: Measured) -> None:
+    (fault,) = demo.rows("select kind, process, detail from events where kind like 'fault%'")
+    assert fault == ("fault quota", "agent-3", "0.012 cores")
+    assert demo.manifest.get("broken") is None, demo.manifest["broken"]
+    throttled = demo.rows(
+        "select watched, max(cgroup_throttled_ns) from resources where cgroup_throttled_ns > 0"
+        " group by 1"
+    )
+    assert {process for process, _ in throttled} == {"agent-3"}
+    verdict = demo.verdict()
+    told = [it["title"] for it in verdict["findings"] if "agent-3" in it["title"]]
+    assert told, [it["title"] for it in verdict["findings"]]
+
+
+def test_a_stopped_agent_on_another_host_goes_on_and_a_killed_one_is_gone(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.toml"
+    demo_on(hosts, plan)
+    text, _ = plan.read_text().split("[[fault]]")
+    _, there = plan.read_text().split("cores = 0.012")
+    faults = (
+        '[[fault]]\nkind = "stop"\nprocess = "agent-4"\nat = "2s"\nduration = "500ms"\n'
+        '[[fault]]\nkind = "kill"\nprocess = "agent-5"\nat = "4s"\n'
+    )
+    plan.write_text(text.replace('"15s"', '"6s"').replace('"20s"', '"2s"') + faults + there)
+    said = call("run", plan, "-o", tmp_path / "run", env=hosts.environment)
+    assert said.returncode in (0, 1), said.stderr
+    run = Measured(tmp_path / "run")
+    kinds = run.rows("select kind, process from events where kind like 'fault%' order by 1")
+    assert kinds == [("fault kill", "agent-5"), ("fault stop", "agent-4")]
+    slowest = dict(
+        run.rows(
+            "select server, max(received_ns - sent_ns) from requests"
+            " where status = 'ok' and phase = 'measure' group by 1"
+        )
+    )
+    assert slowest[4] > 400_000_000 > 5 * slowest[2]
+    (ended,) = [it for it in run.manifest["processes"] if it["name"] == "agent-5"]
+    assert run.rows("select max(received_ns) from requests where server = 5 and status = 'ok'")
+    assert ended["host"] == "node-3"
+    assert run.manifest["status"] == "complete", run.manifest.get("broken")
+
+
+FAULT = re.compile(r"\[\[fault\]\].*?cores = 0.012\n", re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("address = ", "# address = ", "node-1 has no address"),
+        ("agents = 7\ngroups = [3, 4]", "agents = 2\ngroups = [2]", "[[host]] and fewer agents"),
+        ("[probe]", 'runtime = "jvm"\n[probe]', "must have native agents"),
+        ("10.88.0.1", "node-1.example", "must be an IP address"),
+    ],
+    ids=["address", "agents", "runtime", "name"],
+)
+def test_a_group_that_hosts_cannot_be_is_refused(
+    old: str, new: str, told: str, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.toml"
+    demo_on(Hosts(tmp_path, 3), plan)
+    plan.write_text(FAULT.sub("", plan.read_text()).replace(old, new))
+    said = call("run", plan, "-o", tmp_path / "run")
+    assert said.returncode == 2
+    assert told in said.stderr, said.stderr
+
+
+def test_a_fault_that_only_this_host_can_do_is_refused_for_another(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    demo_on(Hosts(tmp_path, 3), plan)
+    plan.write_text(plan.read_text().replace('"quota"', '"busy"').replace("cores = 0.012", ""))
+    said = call("run", plan, "-o", tmp_path / "run")
+    assert said.returncode == 2
+    assert "agent-3 is on another host; must have a fault of the kind stop" in said.stderr
 
 
 def test_a_host_without_the_program_gets_it_once_and_measures(hosts: Hosts, tmp_path: Path) -> None:

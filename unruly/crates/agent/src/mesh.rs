@@ -126,8 +126,14 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
     })?;
     let serving = Serving::start(ground, codec, Some(disk))?;
     crate::role::say_ready(Some(serving.address), clock);
-    let counts = ask(ground, mesh, events, |peer| {
-        let target: Box<dyn Target> = Box::new(GroupRpc::new(codec, own, peer.id));
+    let counts = ask(ground, mesh, events, |peer, one_clock| {
+        let target = GroupRpc::new(codec, own, peer.id);
+        let target = if one_clock {
+            target
+        } else {
+            target.with_foreign_clock()
+        };
+        let target: Box<dyn Target> = Box::new(target);
         Ok((peer, target))
     })?;
     inbox.wait_for_stop();
@@ -144,12 +150,13 @@ pub(crate) fn longest_wait_ns(mesh: &Mesh) -> DurationNs {
     nanoseconds(mesh.timeout) * (1 + LINGER_TIMEOUTS)
 }
 
-/// Asks the group each period, until the schedule is over.
+/// Asks the group each period, until the schedule is over. `reach` is called for each peer, and learns
+/// whether it has our clock.
 pub(crate) fn ask(
     ground: Ground<'_>,
     mesh: &Mesh,
     events: &mut Events,
-    reach: impl FnMut(Peer) -> Result<Reached>,
+    mut reach: impl FnMut(Peer, bool) -> Result<Reached>,
 ) -> Result<Option<crate::client::ClientReport>> {
     let Ground { job, inbox, .. } = ground;
     let ops = mesh.workloads.iter();
@@ -158,7 +165,16 @@ pub(crate) fn ask(
     };
     let own = job.id.unwrap_or(0);
     let peers = mesh_peers(&lines, mesh.transport)?;
-    let peers: Vec<Reached> = peers.into_iter().map(reach).collect::<Result<_>>()?;
+    // Namespaces are hosts with one clock.
+    let has_our_clock = |peer: &Peer| {
+        let line = lines.iter().find(|it| it.id == Some(peer.id));
+        job.plan.reached.is_empty() || line.is_some_and(|it| it.host == job.host)
+    };
+    let peers = peers.into_iter().map(|peer| {
+        let one_clock = has_our_clock(&peer);
+        reach(peer, one_clock)
+    });
+    let peers: Vec<Reached> = peers.collect::<Result<_>>()?;
     let timeout_ns = nanoseconds(mesh.timeout);
     let options = EngineOptions {
         client: own,

@@ -1,11 +1,15 @@
 //! Hosts that a run reaches by a command: `[[host]]`.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::PlanError;
+use crate::fault::FaultKind;
+use crate::jvm::Runtime;
 use crate::keys::host as keys;
 use crate::limits::MAX_REACHED_HOSTS;
-use crate::model::{Hosts, Load, Plan};
+use crate::model::{Hosts, Load, Mesh, Plan};
 use crate::section::Section;
 
 /// The name of the host of the runner, which no other has.
@@ -22,6 +26,9 @@ pub struct ReachedHost {
     /// The command that starts a program there and passes its standard input and output on, such as
     /// `ssh node-1`.
     pub reach: Vec<String>,
+    /// The address at which other hosts reach it, and at which its agents listen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// The program `unruly` there.
     pub program: String,
     /// The run copies its own program there first.
@@ -63,9 +70,15 @@ fn host(section: &Section<'_>) -> Result<ReachedHost, PlanError> {
         let wanted = "must have one of them: the run chooses where it installs";
         return Err(section.complain(keys::PROGRAM.name, wrong, wanted, "remove program"));
     }
+    let key = keys::ADDRESS;
+    let address = key.read(section)?.filter(|it| !it.is_empty());
+    if address.is_some_and(|it| it.parse::<IpAddr>().is_err()) {
+        return Err(section.refuse(key.name, "must be an IP address", key.example()));
+    }
     Ok(ReachedHost {
         name: name.to_owned(),
         reach: reach(section)?,
+        address: address.map(str::to_owned),
         program,
         install,
     })
@@ -96,10 +109,14 @@ pub(crate) fn check(top: &Section<'_>, plan: &Plan) -> Result<(), PlanError> {
         let wrong = "the plan has [[host]] and run.hosts = \"namespaces\"";
         return refuse(wrong, "must have one of them", "remove run.hosts");
     }
-    let Load::Drive(drive) = &plan.load else {
-        let wrong = "the plan has [[host]] without [drive]";
-        let wanted = "must have [drive]: agents and streams compare stamps of both ends, which have one clock here";
-        return refuse(wrong, wanted, "remove [[host]]");
+    let drive = match &plan.load {
+        Load::Drive(drive) => drive,
+        Load::Mesh(mesh) => return check_mesh(top, plan, mesh),
+        Load::Stream(_) => {
+            let wrong = "the plan has [[host]] and [stream]";
+            let wanted = "must have [drive] or [mesh]: a stream compares stamps of both ends, which have one clock here";
+            return refuse(wrong, wanted, "remove [[host]]");
+        }
     };
     if drive.times.is_some() {
         let wrong = "the plan has [[host]] and a replay";
@@ -127,16 +144,46 @@ pub(crate) fn check(top: &Section<'_>, plan: &Plan) -> Result<(), PlanError> {
     check_reach(top, plan)
 }
 
-/// Refuses faults and quotas of a process that is on another host.
+/// Refuses agents that cannot reach one another, or that stamp what they cannot compare.
+fn check_mesh(top: &Section<'_>, plan: &Plan, mesh: &Mesh) -> Result<(), PlanError> {
+    let lost = plan.reached.iter().find(|it| it.address.is_none());
+    let (wrong, wanted, hint) = if let Some(host) = lost {
+        (
+            format!("{} has no address", host.name),
+            "must have one, at which the agents of other hosts reach it",
+            "address = \"192.0.2.11\" in its [[host]]".to_owned(),
+        )
+    } else if usize::from(mesh.agents) < plan.reached.len() {
+        (
+            "the plan has [[host]] and fewer agents".to_owned(),
+            "must have an agent for each host",
+            format!("agents = {}", plan.reached.len()),
+        )
+    } else if mesh.runtime != Runtime::Native {
+        (
+            format!(
+                "the plan has [[host]] and mesh.runtime = \"{}\"",
+                mesh.runtime.name()
+            ),
+            "must have native agents: those of a JVM compare stamps of both ends",
+            "remove mesh.runtime".to_owned(),
+        )
+    } else {
+        return check_reach(top, plan);
+    };
+    Err(top.complain("host", wrong, wanted, &hint))
+}
+
+/// Refuses faults of a process on another host that are carried out on this one.
 fn check_reach(top: &Section<'_>, plan: &Plan) -> Result<(), PlanError> {
     let own = plan.load.processes();
-    let is_there = |name: &String| own.contains(name);
-    let victims = plan.faults.iter().flat_map(|it| &it.processes);
-    let mut named = victims.chain(plan.quotas.keys());
-    if let Some(process) = named.find(|it| is_there(it)) {
+    let is_here = |kind| matches!(kind, FaultKind::Network(_) | FaultKind::Busy { .. });
+    let faults = plan.faults.iter().filter(|it| is_here(it.kind));
+    let mut named = faults.flat_map(|it| &it.processes);
+    if let Some(process) = named.find(|it| own.contains(it)) {
         let wrong = format!("{process} is on another host");
-        let wanted = "must be left alone: faults and quotas are for processes of this host";
-        return Err(top.complain("host", wrong, wanted, "remove its [[fault]] and [quota]"));
+        let wanted = "must have a fault of the kind stop, kill or quota there";
+        return Err(top.complain("host", wrong, wanted, "kind = \"quota\""));
     }
     Ok(())
 }

@@ -111,8 +111,8 @@ impl Trial<'_> {
             self.undo(&active, progress);
         }
         // Whoever is frozen, for whatever reason, must hear the end.
-        for child in &self.processes.children {
-            child.signal(Signal::SIGCONT);
+        for child in &mut self.processes.children {
+            child.do_signal(Signal::SIGCONT);
         }
     }
 

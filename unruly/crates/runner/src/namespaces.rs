@@ -103,8 +103,9 @@ impl Hosts {
     /// The number of the host of agent `number`, or of the end of a stream with that number.
     pub(super) fn of_agent(&self, number: usize) -> usize {
         match self {
-            Self::Local | Self::Reached(_) => 0,
+            Self::Local => 0,
             Self::Namespaces(_) => number,
+            Self::Reached(hosts) => 1 + number % hosts.len(),
         }
     }
 
@@ -124,11 +125,21 @@ impl Hosts {
         }
     }
 
-    /// The address that agent `number` listens on.
+    /// The address that processes of a host listen on.
     pub(super) fn listen(&self, number: usize) -> String {
         match self {
-            Self::Local | Self::Reached(_) => LOOPBACK.to_owned(),
+            Self::Local => LOOPBACK.to_owned(),
             Self::Namespaces(_) => address(number),
+            Self::Reached(_) => {
+                let address = self.reached(number).and_then(|it| it.address.as_deref());
+                let address = address.unwrap_or(LOOPBACK);
+                // An address of IPv6 stands before a port in brackets.
+                if address.contains(':') {
+                    format!("[{address}]")
+                } else {
+                    address.to_owned()
+                }
+            }
         }
     }
 

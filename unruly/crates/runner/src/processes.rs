@@ -253,14 +253,20 @@ impl Processes {
     }
 
     /// Does it to a process.
-    pub(super) fn signal(&self, process: &str, signal: Signal) {
-        if let Some(child) = self.children.iter().find(|it| it.job.name == process) {
-            child.signal(signal);
+    pub(super) fn signal(&mut self, process: &str, signal: Signal) {
+        if let Some(child) = self.children.iter_mut().find(|it| it.job.name == process) {
+            child.do_signal(signal);
         }
         let mut services = self.services.iter().flat_map(|it| &it.children);
         if let Some(child) = services.find(|it| it.name == process) {
             child.process.signal(signal);
         }
+    }
+
+    /// A process on another host.
+    pub(super) fn there(&mut self, process: &str) -> Option<&mut Child> {
+        let mut children = self.children.iter_mut();
+        children.find(|it| it.job.name == process && it.reached.is_some())
     }
 
     /// All processes that something can be done to.

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use unruly_plan::{DurationNs, FaultKind};
 
 use super::trial::Trial;
+use crate::reach::Deed;
 
 /// Groups of ours have this in their names, before the runner's number.
 const PREFIX: &str = "unruly-";
@@ -33,7 +34,7 @@ impl Quota {
     /// # Errors
     ///
     /// Fails if there is no process, or if this host does not allow a new control group.
-    fn hold(pids: &[u32]) -> Result<Self> {
+    pub(super) fn hold(pids: &[u32]) -> Result<Self> {
         let pid = *pids.first().context("there is no process for a quota")?;
         let told = || refused(pid);
         let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).with_context(told)?;
@@ -68,7 +69,7 @@ impl Quota {
     /// # Errors
     ///
     /// Fails if the group's files cannot be written.
-    fn limit(&self, cores: Option<f64>, period: DurationNs) -> Result<()> {
+    pub(super) fn limit(&self, cores: Option<f64>, period: DurationNs) -> Result<()> {
         for (name, text) in limits(cores, period, self.first) {
             std::fs::write(self.group.join(name), text).with_context(|| refused(self.pids[0]))?;
         }
@@ -100,17 +101,21 @@ impl Trial<'_> {
         let victims = limited.filter_map(|it| it.victim(names.iter().map(String::as_str)));
         let mut wanted: BTreeSet<String> = self.plan.quotas.keys().cloned().collect();
         wanted.extend(victims.flat_map(|name| self.processes.candidates(name)));
+        let period = self.plan.quota_period;
         for process in wanted {
+            let cores = self.plan.quotas.get(&process).copied();
+            if let Some(child) = self.processes.there(&process) {
+                child.instruct(Deed::Limit(cores, period));
+                continue;
+            }
             let pids = self.processes.pids_of(&process);
             if pids.is_empty() {
                 continue;
             }
             let told = || format!("[quota] {process}");
             let quota = Quota::hold(&pids).with_context(told)?;
-            if let Some(cores) = self.plan.quotas.get(&process) {
-                quota
-                    .limit(Some(*cores), self.plan.quota_period)
-                    .with_context(told)?;
+            if cores.is_some() {
+                quota.limit(cores, period).with_context(told)?;
             }
             self.quotas.insert(process, quota);
         }
@@ -123,12 +128,17 @@ impl Trial<'_> {
     ///
     /// When the process is gone, or no control group may be made here.
     pub(super) fn limit_cpu(&mut self, process: &str, cores: f64) -> Result<()> {
+        let period = self.plan.quota_period;
+        if let Some(child) = self.processes.there(process) {
+            child.instruct(Deed::Limit(Some(cores), period));
+            return Ok(());
+        }
         let pids = self.processes.pids_of(process);
         // A process that was started again is in no group yet.
         if self.quotas.get(process).is_none_or(|it| it.pids != pids) {
             self.quotas.insert(process.to_owned(), Quota::hold(&pids)?);
         }
-        self.quotas[process].limit(Some(cores), self.plan.quota_period)
+        self.quotas[process].limit(Some(cores), period)
     }
 
     /// Takes the limit of a fault off a process. A plan has no other limit for it.
@@ -136,9 +146,14 @@ impl Trial<'_> {
     /// # Errors
     ///
     /// When the group's files cannot be written.
-    pub(super) fn unlimit_cpu(&self, process: &str) -> Result<()> {
+    pub(super) fn unlimit_cpu(&mut self, process: &str) -> Result<()> {
+        let period = self.plan.quota_period;
+        if let Some(child) = self.processes.there(process) {
+            child.instruct(Deed::Limit(None, period));
+            return Ok(());
+        }
         let quota = self.quotas.get(process);
-        quota.map_or(Ok(()), |it| it.limit(None, self.plan.quota_period))
+        quota.map_or(Ok(()), |it| it.limit(None, period))
     }
 }
 

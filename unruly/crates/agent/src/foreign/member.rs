@@ -59,7 +59,7 @@ pub(crate) fn run(ground: Ground<'_>, mesh: &Mesh, events: &mut Events) -> Resul
         let listening = scope.spawn(|| listen(foreign, collections, rows, &stop));
         say_ready_by(pid, Some(SocketAddr::from((ip, port))), clock);
         let client = job.id.unwrap_or(0);
-        let counts = ask(ground, mesh, events, |peer| reach(client, mesh, peer));
+        let counts = ask(ground, mesh, events, |peer, _| reach(client, mesh, peer));
         if counts.is_ok() {
             inbox.wait_for_stop();
         } else {

@@ -20,6 +20,13 @@ table! {
     ).fixed().also("words, such as `[\"ssh\", \"node-1\"]`"),
         |it| bare(list(it.reach.iter().map(|word| quoted(word))));
 
+    ADDRESS: Text = key(
+        "address",
+        Text::like("192.0.2.11"),
+        "its IP address, as the other hosts reach it; agents of `[mesh]` listen there, so it is needed \
+         with `[mesh]`",
+    ).fixed(), |it| it.address.as_ref().map(|it| quoted(it));
+
     PROGRAM: Text = key(
         "program",
         Text::like("/opt/unruly/unruly").or(HOST_PROGRAM),

@@ -171,6 +171,7 @@ mod tests {
         ReachedHost {
             name: "here".to_owned(),
             reach: vec!["env".to_owned(), home],
+            address: None,
             program: "unruly".to_owned(),
             install: true,
         }
