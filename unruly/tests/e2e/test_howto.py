@@ -263,6 +263,24 @@ def other_hosts(folder: Path) -> Iterator[Setting]:
 
 
 @contextmanager
+def months(folder: Path) -> Iterator[Setting]:
+    """A web server, hours of two seconds, and an agent on this host instead of two others."""
+    (folder / "nginx").mkdir()
+    with nginx(folder / "nginx") as url:
+        ends = (
+            "timeout -s INT 9 unruly standing plan.toml --every 2s -o agent --tag cluster-a || true"
+        )
+        yield (
+            {
+                "http://192.0.2.10": url,
+                "unruly standing plan.toml -o agent --tag cluster-a": ends,
+                "ssh:node-1,ssh:node-2 --dir /var/lib/unruly": "command:env --dir $PWD/agent",
+            },
+            {},
+        )
+
+
+@contextmanager
 def nothing(folder: Path) -> Iterator[Setting]:
     """Nothing: every block of the page says why no test runs it."""
     assert folder
@@ -300,6 +318,7 @@ PAGES: dict[str, Callable[[Path], AbstractContextManager[Setting]]] = {
     "history.md": redis,
     "hosts.md": other_hosts,
     "clusters.md": nothing,
+    "standing.md": months,
 }
 
 
@@ -338,6 +357,7 @@ def test_every_how_to_of_the_index_is_followed() -> None:
         "history.md",
         "hosts.md",
         "clusters.md",
+        "standing.md",
     }
     assert set(PAGES) <= linked
 

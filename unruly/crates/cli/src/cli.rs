@@ -7,21 +7,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use unruly_agent::doctor;
-use unruly_plan::{Drive, DurationNs, Load, Plan, PlanError, Secret, ServiceFile, Url};
-use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, password_of, printable, python};
-use unruly_runner::{RunOptions, idle_host, serve_host, services, target};
+use unruly_plan::{DurationNs, Plan, Secret, ServiceFile, Url};
+use unruly_program::{EXIT_ERROR, NOTICES, ending, parse, printable, python};
+use unruly_runner::{RunOptions, idle_host, send_runs, serve_host, services, target};
 
 use crate::check::{CheckArguments, check};
-use crate::concealed::{command, conceal};
+use crate::concealed::conceal;
 use crate::drive::{DriveArguments, in_flags};
-use crate::live::LiveArguments;
 use crate::manifests::{Manifest, hosts};
+use crate::run::{RunArguments, run};
 use crate::self_check::self_check;
-use crate::slos::slos;
+use crate::standing::{
+    CollectArguments, StandingArguments, TurnArguments, collect, one_turn, standing,
+};
 use crate::targets::targets;
 use crate::watch::{CaptureArguments, WatchArguments, capture, watch};
 use crate::{help, service_parameters, shipped};
@@ -54,49 +56,7 @@ enum Verb {
         ("unruly run mine.toml -d 5min --set drive.rate=2k/s", "Run a plan file with other values"),
         ("unruly run mine.toml --resume runs/mine", "Go on with a run that was interrupted"),
     ]))]
-    Run {
-        /// Plan file, or the name of a shipped plan
-        plan: PathBuf,
-        /// Run directory to make (default: runs/NAME-UTC)
-        #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-        output: Option<PathBuf>,
-        /// Run directory of an interrupted run of this plan, to measure the trials that are left
-        #[arg(long, value_name = "DIR", conflicts_with = "output", value_hint = ValueHint::DirPath)]
-        resume: Option<PathBuf>,
-        /// Stop after the trial in which this time has passed; --resume measures the others
-        #[arg(long = "for", value_name = "TIME")]
-        limit: Option<DurationNs>,
-        /// Measured time, instead of the plan's
-        #[arg(short, long, value_name = "TIME")]
-        duration: Option<String>,
-        /// Warm-up before the measured time, instead of the plan's
-        #[arg(short, long, value_name = "TIME")]
-        warmup: Option<String>,
-        /// Random seed, instead of the plan's
-        #[arg(long, value_name = "NUMBER")]
-        seed: Option<u64>,
-        /// Name of the measured environment, instead of the plan's
-        #[arg(long)]
-        tag: Option<String>,
-        /// Value of a key of the plan, such as drive.rate=100/s; replaces the values of a matrix
-        /// too; may be repeated
-        #[arg(long = "set", value_name = "KEY=VALUE")]
-        set: Vec<String>,
-        /// Target that decides the exit code, instead of the plan's: "p99 < 20ms"; may be repeated
-        #[arg(long, value_name = "TARGET")]
-        slo: Vec<String>,
-        /// Write to a store that holds other data; resume on another host or with another version
-        #[arg(short, long)]
-        yes: bool,
-        /// File that holds the password or token of the store (default: UNRULY_PASSWORD has it)
-        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-        password_file: Option<PathBuf>,
-        /// Print only the run directory: no progress, no verdict
-        #[arg(short, long)]
-        quiet: bool,
-        #[command(flatten)]
-        live: Box<LiveArguments>,
-    },
+    Run(Box<RunArguments>),
     /// Measure a store, HTTP server or program without a plan file
     #[command(after_help = ending("0 fine, 1 more than 1 % of the requests failed, a target (--slo) was missed or the run is spoiled, 2 an error", &[
         ("unruly drive redis://127.0.0.1:6379 -c 16 -r 2000 -d 60s", "Send 2,000 requests a second"),
@@ -115,6 +75,17 @@ enum Verb {
         ("sudo unruly watch web=tcp://*:443 db=tcp://*:5432", "Watch two services"),
     ]))]
     Watch(WatchArguments),
+    /// Measure for months: one run after another, until it is stopped
+    #[command(after_help = ending("0 it was stopped, 2 an error", &[
+        ("unruly standing plan.toml -o /var/lib/unruly", "A run each hour, rows for 30 days"),
+        ("unruly standing plan.toml --room 2GB --tag cluster-a", "In two gigabytes at most"),
+    ]))]
+    Standing(Box<StandingArguments>),
+    /// Fetch the new runs of standing agents from their hosts
+    #[command(after_help = ending("0 done, 2 a host failed", &[
+        ("unruly collect ssh:node-1,ssh:node-2 -o fleet --since 7d", "The runs of a week"),
+    ]))]
+    Collect(CollectArguments),
     /// Check that this host is quiet enough to measure on
     #[command(after_help = ending("0 the host is fit, 1 it is not, 2 an error", &[
         ("unruly doctor", "Check for 10 seconds"),
@@ -183,13 +154,14 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Print a manifest that starts load generators in a cluster
+    /// Print what starts load generators or a standing agent
     #[command(after_help = ending("0 done, 2 an error", &[
         ("unruly hosts kubernetes -n 7 | kubectl apply -f -", "Start seven Pods"),
         ("unruly hosts slurm -n 4 > measure.sh", "Write a batch script for four nodes"),
+        ("unruly hosts systemd > unruly.service", "Write a unit with a standing agent"),
     ]))]
     Hosts {
-        /// Pods of Kubernetes, a Pod on each of its nodes, or a batch script
+        /// Pods of Kubernetes, a Pod on each of its nodes, a batch script, or a unit of systemd
         kind: Manifest,
         /// Number of Pods or nodes (default: 1)
         #[arg(short = 'n', long)]
@@ -242,7 +214,13 @@ enum Verb {
         /// Only wait for a signal, as the first process of a container
         #[arg(long)]
         idle: bool,
+        /// Send the runs of a standing agent
+        #[arg(long, conflicts_with = "idle")]
+        send: bool,
     },
+    /// Measure one run of a standing agent (started by `standing`)
+    #[command(hide = true)]
+    Turn(TurnArguments),
     /// Run one process of a run (started by `run`)
     #[command(hide = true)]
     Agent {
@@ -293,41 +271,7 @@ pub fn main() -> ExitCode {
 
 fn call(verb: Verb) -> Result<u8> {
     match verb {
-        Verb::Run {
-            plan,
-            output,
-            resume,
-            limit,
-            duration,
-            warmup,
-            seed,
-            tag,
-            set,
-            slo,
-            yes,
-            password_file,
-            quiet,
-            live,
-        } => {
-            let changes = Changes {
-                duration,
-                warmup,
-                seed,
-                tag,
-                slo,
-            };
-            let options = RunOptions {
-                output,
-                resume,
-                limit: limit.map(|it| Duration::from_nanos(it.0)),
-                quiet,
-                live: live.options(),
-                password: password_file.as_deref().map(password_of).transpose()?,
-                yes,
-                command: command(std::env::args_os()),
-            };
-            measure(&read(&plan, &set, &changes)?, &options)
-        }
+        Verb::Run(arguments) => run(*arguments),
         Verb::Drive(arguments) => {
             let (plan, options) = arguments.plan()?;
             if !options.quiet {
@@ -356,8 +300,12 @@ fn call(verb: Verb) -> Result<u8> {
         Verb::Notices => say(NOTICES.trim_end()).map(|()| 0),
         Verb::Driver { url } => serve_driver(&url),
         Verb::Held { words } => services::held::run(&words).map(|never| match never {}),
-        Verb::Host { idle: true } => idle_host().map(|()| 0),
-        Verb::Host { idle: false } => serve_host(),
+        Verb::Host { idle: true, .. } => idle_host().map(|()| 0),
+        Verb::Host { send: true, .. } => send_runs().map(|()| 0),
+        Verb::Host { .. } => serve_host(),
+        Verb::Standing(arguments) => standing(*arguments),
+        Verb::Turn(arguments) => one_turn(arguments),
+        Verb::Collect(arguments) => collect(&arguments),
         Verb::Agent { job, out } => unruly_agent::run(&job, &out).map(|()| 0),
     }
 }
@@ -368,123 +316,8 @@ fn serve_driver(url: &Url) -> Result<u8> {
     unruly_drivers::serve(url, password.as_ref(), input, output).map(|()| 0)
 }
 
-/// What the command line says instead of the plan.
-struct Changes {
-    duration: Option<String>,
-    warmup: Option<String>,
-    seed: Option<u64>,
-    tag: Option<String>,
-    slo: Vec<String>,
-}
-
-impl Changes {
-    fn apply(&self, mut plan: Plan) -> Result<Plan> {
-        let parse = |flag: &str, text: &str| {
-            text.parse().map_err(|_| {
-                anyhow::anyhow!("{flag}: {text:?} is not a duration; hint: {flag} 60s")
-            })
-        };
-        if let Some(text) = &self.duration {
-            plan.run.duration = parse("--duration", text)?;
-        }
-        if let Some(text) = &self.warmup {
-            plan.run.warmup = parse("--warmup", text)?;
-        }
-        if !self.slo.is_empty() {
-            plan.run.slo = slos(&self.slo)?;
-        }
-        plan.seed = self.seed.unwrap_or(plan.seed);
-        if let Some(tag) = &self.tag {
-            plan.tag.clone_from(tag);
-        }
-        // The whole must still be a plan. It knows the lines of its values, and its copy does not.
-        Plan::parse("run", &plan.to_toml()).map_err(|error| self.explain(&error))?;
-        Ok(plan)
-    }
-
-    /// Returns a complaint about a changed plan in the words of the command line.
-    fn explain(&self, error: &PlanError) -> anyhow::Error {
-        let seed = self.seed.map(|seed| seed.to_string());
-        let typed = match error.key.as_str() {
-            "run.duration" => self.duration.as_deref(),
-            "run.warmup" => self.warmup.as_deref(),
-            "seed" => seed.as_deref(),
-            "tag" => self.tag.as_deref(),
-            _ => return anyhow::anyhow!("{error}"),
-        };
-        let write = |path: &str, value: &str| {
-            format!("--{} {value}", path.rsplit('.').next().unwrap_or(path))
-        };
-        anyhow::anyhow!(error.on_command_line(typed, write))
-    }
-}
-
-/// A plan, from its file or of those that come with the program.
-fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
-    let place = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => shipped::plan(&place)?.to_owned(),
-        Err(error) => anyhow::bail!("{place}: cannot be read ({error}); hint: give a plan file"),
-    };
-    let mut values = Vec::new();
-    for word in set {
-        values.push(word.split_once('=').with_context(|| {
-            format!("--set: {word:?} has no value; hint: --set drive.rate=100/s")
-        })?);
-    }
-    let plan = match values.as_slice() {
-        [] => Plan::parse(&place, &text)?,
-        values => {
-            Plan::parse_with(&place, &text, values).map_err(|error| set_error(&error, values))?
-        }
-    };
-    let mut plan = changes.apply(plan)?;
-    if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent()) {
-        for file in files(drive) {
-            move_beside(file, folder);
-        }
-    }
-    Ok(plan)
-}
-
-/// The files that a drive names.
-fn files(drive: &mut Drive) -> Vec<&mut Option<String>> {
-    let mut files = vec![&mut drive.times];
-    let Some(store) = &mut drive.store else {
-        return files;
-    };
-    let tls = &mut store.tls;
-    files.extend([&mut tls.ca_cert, &mut tls.client_cert, &mut tls.client_key]);
-    if let Some(http) = &mut store.http {
-        files.extend([&mut http.data, &mut http.proto]);
-    }
-    files.extend(store.sql.as_mut().map(|sql| &mut sql.data));
-    files
-}
-
-/// Takes a file from the folder of its plan, where there is one of that name.
-fn move_beside(file: &mut Option<String>, folder: &Path) {
-    let beside = file.as_ref().map(|file| folder.join(file));
-    if let Some(beside) = beside.filter(|it| it.is_file()) {
-        *file = Some(beside.display().to_string());
-    }
-}
-
-/// Returns a complaint about a plan in the words of `--set`, when it is about a value given there.
-fn set_error(error: &PlanError, values: &[(&str, &str)]) -> anyhow::Error {
-    let is = |key: &str| key == error.key || error.key.ends_with(&format!(".{key}"));
-    match values.iter().find(|(key, _)| is(key)) {
-        Some((_, value)) => {
-            let write = |path: &str, value: &str| format!("--set {path}={value}");
-            anyhow::anyhow!(error.on_command_line(Some(value), write))
-        }
-        None => anyhow::anyhow!("{error}"),
-    }
-}
-
 /// Runs a plan, and ends with its verdict.
-fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
+pub(crate) fn measure(plan: &Plan, options: &RunOptions) -> Result<u8> {
     let directory = unruly_runner::run(plan, options)?;
     if options.quiet {
         say(&directory.display().to_string())?;
@@ -645,60 +478,4 @@ pub(crate) fn say(text: &str) -> Result<()> {
 
 pub(crate) fn say_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "unruly: {}", printable(text));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the command's sentence about a run with these command-line arguments.
-    fn said(plan: &str, duration: Option<&str>, set: &[&str]) -> String {
-        let changes = Changes {
-            duration: duration.map(str::to_owned),
-            warmup: None,
-            seed: None,
-            tag: None,
-            slo: Vec::new(),
-        };
-        let set: Vec<String> = set.iter().map(|&word| word.to_owned()).collect();
-        read(Path::new(plan), &set, &changes)
-            .unwrap_err()
-            .to_string()
-    }
-
-    #[test]
-    fn an_error_of_run_names_what_was_typed() {
-        for (found, expected) in [
-            (
-                said("echo", Some("soon"), &[]),
-                "--duration: \"soon\" is not a duration; hint: --duration 60s",
-            ),
-            (
-                said("echo", Some("0"), &[]),
-                "--duration: \"0\" must be above 0; hint: --duration 60s",
-            ),
-            (
-                said("echo", None, &["drive.timeout=soon"]),
-                "--set drive.timeout: \"soon\" is not a duration (ns, us, ms, s, min, h, d); hint: --set drive.timeout=10s",
-            ),
-            (
-                said("echo", None, &["clients=many"]),
-                "--set drive.clients: \"many\" is not an integer; hint: --set drive.clients=1",
-            ),
-            (
-                said("echo", None, &["clients"]),
-                "--set: \"clients\" has no value; hint: --set drive.rate=100/s",
-            ),
-            (
-                said("dmo", None, &[]),
-                "dmo: there is no such plan; hint: did you mean demo",
-            ),
-            (
-                said("nothing-of-the-kind", None, &[]),
-                "nothing-of-the-kind: there is no such plan; hint: unruly plans lists the shipped plans",
-            ),
-        ] {
-            assert_eq!(found, expected);
-        }
-    }
 }

@@ -11,13 +11,13 @@ use crate::python_verbs;
 
 /// The verbs in the order of `unruly --help`.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["run", "drive", "watch", "check"]),
+    ("Measure", &["run", "drive", "watch", "check", "standing"]),
     (
         "Read a run",
         &["verdict", "report", "runs", "advise", "papers"],
     ),
     ("Judge", &["gate", "compare", "history", "audit"]),
-    ("Bring in and out", &["import", "export"]),
+    ("Bring in and out", &["import", "export", "collect"]),
     (
         "Host and program",
         &[

@@ -1,4 +1,4 @@
-//! The hosts that `--from` names.
+//! The hosts that `--from` and `unruly collect` name.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +19,20 @@ pub(crate) fn hosts(
     program: Option<&str>,
     install: bool,
 ) -> Result<Vec<ReachedHost>> {
+    hosts_of("--from", words, program, install)
+}
+
+/// Returns the hosts of the words of an argument.
+///
+/// # Errors
+///
+/// As [`hosts`].
+pub(crate) fn hosts_of(
+    argument: &str,
+    words: &[String],
+    program: Option<&str>,
+    install: bool,
+) -> Result<Vec<ReachedHost>> {
     ensure!(
         !install || program.is_none(),
         "--from-install: the run chooses where it installs; hint: leave --from-program out"
@@ -26,7 +40,9 @@ pub(crate) fn hosts(
     let mut hosts: Vec<ReachedHost> = Vec::new();
     let mut names = BTreeSet::new();
     for word in words.iter().flat_map(|it| parts(it)) {
-        let (name, reach) = way(word)?;
+        let Some((name, reach)) = way(word) else {
+            return no_way(argument, word);
+        };
         let count = hosts.len() + 1;
         let name = name.unwrap_or_else(|| format!("host-{count}"));
         // Two connections to one host are two generators on it.
@@ -39,13 +55,14 @@ pub(crate) fn hosts(
         hosts.push(ReachedHost {
             name,
             reach,
+            address: None,
             program: program.unwrap_or(HOST_PROGRAM).to_owned(),
             install,
         });
     }
     ensure!(
         hosts.len() <= MAX_REACHED_HOSTS,
-        "--from: {} hosts are too many; wanted at most {MAX_REACHED_HOSTS}; hint: start fewer",
+        "{argument}: {} hosts are too many; wanted at most {MAX_REACHED_HOSTS}; hint: name fewer",
         hosts.len()
     );
     Ok(hosts)
@@ -63,8 +80,9 @@ fn parts(word: &str) -> Vec<&str> {
     before.chain(command).map(str::trim).collect()
 }
 
-/// Returns the name of a host, if its word has one, and the command that reaches it.
-fn way(word: &str) -> Result<(Option<String>, Vec<String>)> {
+/// Returns the name of a host, if its word has one, and the command that reaches it; nothing for a word that
+/// names no way.
+fn way(word: &str) -> Option<(Option<String>, Vec<String>)> {
     let owned = |words: &[&str]| words.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
     let (kind, place) = word.split_once(':').unwrap_or((word, ""));
     // A place that begins with a dash would be an option.
@@ -76,33 +94,38 @@ fn way(word: &str) -> Result<(Option<String>, Vec<String>)> {
                 Some((place, port)) if port.parse::<u16>().is_ok() && !place.contains(':') => {
                     (place, Some(port))
                 }
-                Some(_) => return no_way(word),
+                Some(_) => return None,
                 None => (place, None),
             };
             let mut reach = owned(&SSH);
             reach.extend(port.iter().flat_map(|port| owned(&["-p", port])));
             reach.push(place.to_owned());
             let host = place.rsplit_once('@').map_or(place, |it| it.1);
-            Ok((Some(fit(host)), reach))
+            Some((Some(fit(host)), reach))
         }
-        "kubectl" if is_place => Ok((
+        "kubectl" if is_place => Some((
             Some(fit(place)),
             owned(&["kubectl", "exec", "-i", place, "--"]),
         )),
         "command" => {
             let words: Vec<String> = place.split_whitespace().map(str::to_owned).collect();
             if words.is_empty() {
-                return no_way(word);
+                return None;
             }
-            Ok((None, words))
+            Some((None, words))
         }
-        _ => no_way(word),
+        _ => None,
     }
 }
 
-fn no_way(word: &str) -> Result<(Option<String>, Vec<String>)> {
+fn no_way(argument: &str, word: &str) -> Result<Vec<ReachedHost>> {
+    let flag = if argument.starts_with('-') {
+        format!("{argument} ")
+    } else {
+        String::new()
+    };
     bail!(
-        "--from: {word:?} names no way to a host; wanted ssh:HOST, kubectl:POD or command:WORDS; hint: --from ssh:node-1,ssh:node-2"
+        "{argument}: {word:?} names no way to a host; wanted ssh:HOST, kubectl:POD or command:WORDS; hint: {flag}ssh:node-1,ssh:node-2"
     )
 }
 

@@ -1,4 +1,5 @@
-//! Manifests for Kubernetes and a script for Slurm that start load generators, for `--from`.
+//! What starts our processes on other hosts: manifests for Kubernetes and a script for Slurm with load
+//! generators for `--from`, and a unit of systemd with a standing agent.
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -12,6 +13,7 @@ pub(crate) enum Manifest {
     Kubernetes,
     Daemonset,
     Slurm,
+    Systemd,
 }
 
 const POD: &str = include_str!("manifests/pod.yaml");
@@ -22,6 +24,7 @@ impl Manifest {
             Self::Kubernetes => include_str!("manifests/kubernetes.yaml"),
             Self::Daemonset => include_str!("manifests/daemonset.yaml"),
             Self::Slurm => include_str!("manifests/slurm.sh"),
+            Self::Systemd => include_str!("manifests/systemd.service"),
         }
     }
 }
@@ -42,8 +45,12 @@ fn text(kind: Manifest, count: Option<u16>, image: Option<&str>) -> Result<Strin
         "--count: a DaemonSet has a Pod on every node; hint: leave --count out, or print kubernetes"
     );
     ensure!(
-        image.is_none() || kind != Manifest::Slurm,
-        "--image: Slurm starts the program and no image; hint: leave --image out"
+        count.is_none() || kind != Manifest::Systemd,
+        "--count: a unit of systemd is one agent on one host; hint: leave --count out"
+    );
+    ensure!(
+        image.is_none() || !matches!(kind, Manifest::Slurm | Manifest::Systemd),
+        "--image: Slurm and systemd start the program and no image; hint: leave --image out"
     );
     let mut call = match (kind, count) {
         (Manifest::Kubernetes, Some(count)) => format!("unruly hosts kubernetes -n {count}"),
@@ -109,7 +116,13 @@ mod tests {
                 Manifest::Slurm,
                 None,
                 Some("unruly:1"),
-                "--image: Slurm starts the program",
+                "--image: Slurm and systemd start the program",
+            ),
+            (
+                Manifest::Systemd,
+                Some(2),
+                None,
+                "--count: a unit of systemd is one agent",
             ),
             (
                 Manifest::Kubernetes,

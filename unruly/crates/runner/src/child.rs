@@ -16,7 +16,7 @@ use unruly_plan::{ReachedHost, Secret};
 use unruly_trace::{ClockPair, Counts, DurationNs, Host, MonoNs, monotonic};
 
 use crate::process::Process;
-use crate::reach::{self, Clocks, HostReport, Order};
+use crate::reach::{self, Clocks, Deed, HostReport, Order};
 
 /// What a child does that the runner must know: its number, and a line or its end.
 pub(super) type Heard = (usize, Option<Report>);
@@ -99,6 +99,19 @@ impl Child {
             let _ = kill(Pid::from_raw(worker.cast_signed()), signal);
         }
         self.process.signal(signal);
+    }
+
+    /// Signals it where it is: one on another host hears of it by its connection.
+    pub(super) fn do_signal(&mut self, signal: Signal) {
+        match self.reached {
+            Some(_) => self.instruct(Deed::Signal(signal)),
+            None => self.signal(signal),
+        }
+    }
+
+    /// Has its host do something to it.
+    pub(super) fn instruct(&mut self, deed: Deed) {
+        self.say(&deed.to_line());
     }
 
     /// Writes the job file and starts `unruly agent` on this host, or on another one.
@@ -344,6 +357,8 @@ fn hear_host(
             let text = format!("{:#}", taken.err()?);
             Some(Report::Finding { text, fatal })
         }
+        // Only a standing agent's host sends runs.
+        HostReport::Run { .. } => None,
         HostReport::Sent { .. } => {
             reached.has_sent.store(true, Ordering::Relaxed);
             None

@@ -22,6 +22,7 @@ mod relay;
 mod resume;
 mod room;
 pub mod services;
+mod standing;
 mod sweep;
 mod target;
 mod telling;
@@ -50,8 +51,9 @@ use unruly_trace::{
 
 use crate::services::library;
 pub use live::LiveOptions;
-pub use reach::{idle as idle_host, serve as serve_host};
+pub use reach::{Collected, collect, idle as idle_host, send_runs, serve as serve_host};
 use resume::{Ground, Resumed};
+pub use standing::{StandingOptions, stand, turn};
 use sweep::Sweep;
 pub use target::{ECHO, target};
 pub use watch::{Captured, WatchOptions, read_capture, watch};
@@ -79,6 +81,8 @@ pub struct RunOptions {
     pub password: Option<Secret>,
     /// Write to a store that holds other data, and resume a run that another host or version began.
     pub yes: bool,
+    /// It is a run of a standing agent: it begins although its server does not answer.
+    pub is_standing: bool,
     /// Words of the command line that repeats the run, without passwords; the manifest keeps them.
     pub command: Vec<String>,
 }
@@ -291,8 +295,11 @@ fn meet_stores(cells: &[PlanCell], password: Option<&Secret>, options: &RunOptio
             match meet_store(drive, password) {
                 Ok(()) if options.yes => {}
                 Ok(()) => refuse_foreign_data(store, drive, password)?,
-                // The hosts that ask it may reach it all the same.
-                Err(error) if !cell.plan.reached.is_empty() && is_unreachable(&error) => {
+                // The hosts that ask it may reach it all the same, and an outage is to be measured.
+                Err(error)
+                    if (options.is_standing || !cell.plan.reached.is_empty())
+                        && is_unreachable(&error) =>
+                {
                     if !options.quiet {
                         eprintln!(
                             "this host does not reach it, and its data were not looked at: {error:#}"
@@ -451,5 +458,6 @@ fn new_manifest(plan: &Plan, cells: &[PlanCell], id: &str, text: &str, part: Par
         trials: Vec::new(),
         processes: Vec::new(),
         counts: Counts::default(),
+        merged: None,
     }
 }

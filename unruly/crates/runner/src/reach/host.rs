@@ -14,7 +14,7 @@ use unruly_agent::Report;
 use unruly_program::{host_of, noise, tool};
 use unruly_trace::{ClockPair, DurationNs, Exit, MonoNs, monotonic};
 
-use super::{HostReport, Order, VERSION, files};
+use super::{Deed, HostReport, Order, VERSION, files};
 use crate::jvm;
 use crate::process::Process;
 
@@ -100,18 +100,20 @@ fn carry_out(order: Order) -> Result<u8> {
     )?;
     let (input, output) = process.pipes();
     let output = output.context("the output is piped")?;
+    let process = Arc::new(Mutex::new(process));
     let input = Arc::new(Mutex::new(input));
     let heard_ns = Arc::new(AtomicI64::new(0));
     let (thread_gone, thread_input) = (Arc::clone(&gone), Arc::clone(&input));
     let (thread_heard, sent_ns) = (Arc::clone(&heard_ns), Arc::clone(&heard_ns));
+    let thread_process = Arc::clone(&process);
     std::thread::spawn(move || {
-        listen(&thread_input, &thread_heard);
+        listen(&thread_input, &thread_process, &thread_heard);
         thread_gone.store(true, Ordering::Release);
     });
     let (thread_gone, place) = (Arc::clone(&gone), folder.path().to_owned());
     std::thread::spawn(move || watch(&thread_gone, &heard_ns, &place));
     let lines = std::thread::spawn(move || pass_on(BufReader::new(output)));
-    let left = wait(&mut process, &gone, &input);
+    let left = wait(&process, &gone, &input);
     let _ = lines.join();
     if !left {
         // Its rows are lost, whatever the process said of itself.
@@ -122,7 +124,8 @@ fn carry_out(order: Order) -> Result<u8> {
         heard_ns: &sent_ns,
     })?;
     say(&HostReport::Sent { files })?;
-    Ok(match process.exit() {
+    let exit = process.lock().map_or(None, |it| it.exit());
+    Ok(match exit {
         Some(Exit::Code(code)) => u8::try_from(code).unwrap_or(1),
         _ => 1,
     })
@@ -175,9 +178,9 @@ fn gone_flag() -> Result<Arc<AtomicBool>> {
 
 /// Waits until the process has ended, and ends it when the runner is gone. Returns whether the runner
 /// still listens.
-fn wait(process: &mut Process, gone: &AtomicBool, input: &Mutex<Option<ChildStdin>>) -> bool {
+fn wait(process: &Mutex<Process>, gone: &AtomicBool, input: &Mutex<Option<ChildStdin>>) -> bool {
     let mut until: Option<Instant> = None;
-    while !process.reap() {
+    while process.lock().is_ok_and(|mut it| !it.reap()) {
         if gone.load(Ordering::Acquire) && until.is_none() {
             // A process whose input is closed ends by itself.
             if let Ok(mut input) = input.lock() {
@@ -185,7 +188,9 @@ fn wait(process: &mut Process, gone: &AtomicBool, input: &Mutex<Option<ChildStdi
             }
             until = Some(Instant::now() + LEAVE_TIMEOUT);
         }
-        if until.is_some_and(|until| Instant::now() > until) {
+        if until.is_some_and(|until| Instant::now() > until)
+            && let Ok(mut process) = process.lock()
+        {
             process.end();
         }
         std::thread::sleep(LOOK_PERIOD);
@@ -193,8 +198,10 @@ fn wait(process: &mut Process, gone: &AtomicBool, input: &Mutex<Option<ChildStdi
     until.is_none() && !gone.load(Ordering::Acquire)
 }
 
-/// Passes the runner's lines on, and answers its questions about the clock.
-fn listen(input: &Mutex<Option<ChildStdin>>, heard_ns: &AtomicI64) {
+/// Passes the runner's lines on, answers its questions about the clock, and does to the process what a
+/// fault wants.
+fn listen(input: &Mutex<Option<ChildStdin>>, process: &Mutex<Process>, heard_ns: &AtomicI64) {
+    let mut quota = None;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         // The runner asks each second from its first question on.
         if line.starts_with("clock ") || heard_ns.load(Ordering::Relaxed) > 0 {
@@ -204,6 +211,17 @@ fn listen(input: &Mutex<Option<ChildStdin>>, heard_ns: &AtomicI64) {
             let clock = ClockPair::now();
             let number = number.trim().parse().unwrap_or(0);
             let _ = say(&HostReport::Clock { number, clock });
+            continue;
+        }
+        if let Some(deed) = Deed::read(&line) {
+            let done = deed.and_then(|it| match process.lock() {
+                Ok(process) => it.carry_out(&process, &mut quota),
+                Err(_) => Ok(()),
+            });
+            if let Err(error) = done {
+                let (text, fatal) = (format!("{error:#}"), false);
+                let _ = say(&Report::Finding { text, fatal });
+            }
             continue;
         }
         if let Ok(mut input) = input.lock()
@@ -222,7 +240,7 @@ fn pass_on(output: impl BufRead) {
     }
 }
 
-fn say(report: &impl serde::Serialize) -> Result<()> {
+pub(super) fn say(report: &impl serde::Serialize) -> Result<()> {
     let line = serde_json::to_string(report)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;

@@ -5,7 +5,9 @@
 //! reads and writes. It answers questions about its clock itself, and when the process has ended it
 //! sends the files that the process wrote. When the connection ends, nothing stays on the host.
 
+mod archive;
 mod clocks;
+mod deeds;
 mod files;
 mod host;
 mod idle;
@@ -19,7 +21,9 @@ use unruly_plan::{ReachedHost, Secret};
 use unruly_program::tool;
 use unruly_trace::{ClockPair, Host, Tool};
 
+pub use archive::{Collected, collect, send_runs};
 pub(crate) use clocks::{Clocks, Span};
+pub(crate) use deeds::Deed;
 pub(crate) use files::receive;
 pub use host::serve;
 pub use idle::idle;
@@ -61,6 +65,11 @@ pub(crate) enum HostReport {
         bytes: u64,
         /// Their SHA-256, in hexadecimal digits.
         sha256: String,
+    },
+    /// A run of a standing agent; its files follow.
+    Run {
+        /// Its name.
+        name: String,
     },
     /// All files are sent.
     Sent {
