@@ -103,6 +103,7 @@ tools: ## Install the Debian packages that tests need
 	scripts/debian.sh openssl openssl
 	scripts/debian.sh pg_lsclusters postgresql
 	scripts/debian.sh mariadbd mariadb-server-core mariadb-client-core
+	scripts/debian.sh systemd-analyze systemd
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 
 # Clippy is the compiler of what it lints, so that tests, lints, the simulation and the programs that
@@ -235,7 +236,7 @@ DIFFERENTIAL_SEED ?= $(shell date +%Y%m%d)
 differential: setup compile tools ## A million random commands of the day's seed, answered by a gateway and by redis-server alike
 	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) DIFFERENTIAL_TIMES=8 DIFFERENTIAL_SEED=$(DIFFERENTIAL_SEED) $(PY) -m pytest -q -n 2 --dist loadfile -k byte_for_byte flurry/tests/e2e/test_redis.py flurry/tests/e2e/test_transactions.py
 
-soak: setup build ## Ten minutes under load: the memory of every process after two and after ten
+soak: setup build tools ## The memory of every process under load, 200 broken connections to hosts, and a month of a standing agent in 24 minutes
 	$(PY) -m pytest -q -s unruly/tests/soak
 
 # x86_64, aarch64, or both; one of them is that of this host, which writes the completions and man pages.
