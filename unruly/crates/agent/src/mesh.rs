@@ -1,5 +1,6 @@
 //! An active agent: asks its group each period, and answers its peers on another thread.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
@@ -48,7 +49,18 @@ impl Serving {
                 job.name
             )
         };
-        let listener = bind_tcp(wanted).with_context(|| taken(wanted))?;
+        let refused = |error: &std::io::Error| match error.kind() {
+            ErrorKind::AddrNotAvailable | ErrorKind::InvalidInput => format!(
+                "{}: {} is no address of this host; wanted one that `ip addr` shows here; hint: address in its [[host]]",
+                job.name,
+                wanted.ip()
+            ),
+            _ => taken(wanted),
+        };
+        let listener = bind_tcp(wanted).map_err(|error| {
+            let told = refused(&error);
+            anyhow::Error::new(error).context(told)
+        })?;
         let address = listener.local_addr()?;
         let datagrams = bind_udp(address).with_context(|| taken(address))?;
         let options = ServerOptions {

@@ -72,8 +72,9 @@ fn host(section: &Section<'_>) -> Result<ReachedHost, PlanError> {
     }
     let key = keys::ADDRESS;
     let address = key.read(section)?.filter(|it| !it.is_empty());
-    if address.is_some_and(|it| it.parse::<IpAddr>().is_err()) {
-        return Err(section.refuse(key.name, "must be an IP address", key.example()));
+    if address.is_some_and(|it| !it.parse().is_ok_and(is_of_a_host)) {
+        let wanted = "must be an IP address of the host, such as `ip addr` shows it there";
+        return Err(section.refuse(key.name, wanted, key.example()));
     }
     Ok(ReachedHost {
         name: name.to_owned(),
@@ -82,6 +83,15 @@ fn host(section: &Section<'_>) -> Result<ReachedHost, PlanError> {
         program,
         install,
     })
+}
+
+/// Whether a process can listen on an address and others can reach it there.
+fn is_of_a_host(address: IpAddr) -> bool {
+    let is_of_a_link = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !address.is_unspecified() && !address.is_multicast() && !is_of_a_link
 }
 
 fn reach(section: &Section<'_>) -> Result<Vec<String>, PlanError> {
@@ -144,7 +154,7 @@ pub(crate) fn check(top: &Section<'_>, plan: &Plan) -> Result<(), PlanError> {
     check_reach(top, plan)
 }
 
-/// Refuses agents that cannot reach one another, or that stamp what they cannot compare.
+/// Refuses agents that cannot reach one another, and those whose stamps of both ends are compared.
 fn check_mesh(top: &Section<'_>, plan: &Plan, mesh: &Mesh) -> Result<(), PlanError> {
     let lost = plan.reached.iter().find(|it| it.address.is_none());
     let (wrong, wanted, hint) = if let Some(host) = lost {
@@ -158,6 +168,12 @@ fn check_mesh(top: &Section<'_>, plan: &Plan, mesh: &Mesh) -> Result<(), PlanErr
             "the plan has [[host]] and fewer agents".to_owned(),
             "must have an agent for each host",
             format!("agents = {}", plan.reached.len()),
+        )
+    } else if plan.compete.is_some() {
+        (
+            "the plan has [[host]], [mesh] and [compete]".to_owned(),
+            "must have no competing load on other hosts",
+            "remove [compete]".to_owned(),
         )
     } else if mesh.runtime != Runtime::Native {
         (

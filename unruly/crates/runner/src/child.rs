@@ -16,7 +16,7 @@ use unruly_plan::{ReachedHost, Secret};
 use unruly_trace::{ClockPair, Counts, DurationNs, Host, MonoNs, monotonic};
 
 use crate::process::Process;
-use crate::reach::{self, Clocks, Deed, HostReport, Order};
+use crate::reach::{self, Action, Clocks, HostReport, Order, Span};
 
 /// What a child does that the runner must know: its number, and a line or its end.
 pub(super) type Heard = (usize, Option<Report>);
@@ -48,6 +48,8 @@ pub(super) struct Reached {
     has_sent: AtomicBool,
     /// A file is coming.
     is_receiving: AtomicBool,
+    /// An action of a fault did not happen there.
+    has_refused: AtomicBool,
     /// Its output is waited for.
     is_reading: AtomicBool,
     /// When something last came from it, by our monotonic clock.
@@ -101,17 +103,29 @@ impl Child {
         self.process.signal(signal);
     }
 
-    /// Signals it where it is: one on another host hears of it by its connection.
+    /// Signals it where it is: one on another host gets a line through its connection.
     pub(super) fn do_signal(&mut self, signal: Signal) {
         match self.reached {
-            Some(_) => self.instruct(Deed::Signal(signal)),
+            Some(_) => self.instruct(Action::Signal(signal)),
             None => self.signal(signal),
         }
     }
 
-    /// Has its host do something to it.
-    pub(super) fn instruct(&mut self, deed: Deed) {
-        self.say(&deed.to_line());
+    /// Returns whether its host has refused an action of a fault.
+    pub(super) fn has_refused(&self) -> bool {
+        let reached = self.reached.as_ref();
+        reached.is_some_and(|it| it.has_refused.load(Ordering::Relaxed))
+    }
+
+    /// Returns how far the wall clock of its host is ahead of ours, in the middle of its bounds.
+    pub(super) fn ahead(&self) -> DurationNs {
+        let span = self.clocks(|it| it.wall_at(monotonic())).flatten();
+        span.map_or(DurationNs::ZERO, Span::middle)
+    }
+
+    /// Has its host change it.
+    pub(super) fn instruct(&mut self, action: Action) {
+        self.say(&action.to_line());
     }
 
     /// Writes the job file and starts `unruly agent` on this host, or on another one.
@@ -162,6 +176,7 @@ impl Child {
                 has_sent: AtomicBool::new(false),
                 is_receiving: AtomicBool::new(false),
                 is_reading: AtomicBool::new(false),
+                has_refused: AtomicBool::new(false),
                 clocks: Mutex::default(),
                 facts: Mutex::default(),
             })),
@@ -356,6 +371,10 @@ fn hear_host(
             let fatal = false;
             let text = format!("{:#}", taken.err()?);
             Some(Report::Finding { text, fatal })
+        }
+        HostReport::Refused => {
+            reached.has_refused.store(true, Ordering::Relaxed);
+            None
         }
         // Only a standing agent's host sends runs.
         HostReport::Run { .. } => None,

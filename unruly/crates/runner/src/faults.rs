@@ -218,6 +218,14 @@ impl Trial<'_> {
                 detail = Some(format!("{} calls waited", disk.held() - active.held));
             }),
         }
+        if self
+            .processes
+            .there(process)
+            .is_some_and(|it| it.has_refused())
+        {
+            // The run has the reason among its findings.
+            return;
+        }
         let span = (
             self.clock.column(active.began_ns),
             Some(self.clock.column_now()),

@@ -263,6 +263,12 @@ impl Processes {
         }
     }
 
+    /// How far the clock of a process's host is ahead of ours.
+    pub(super) fn ahead_of(&self, process: &str) -> DurationNs {
+        let own = self.children.iter().find(|it| it.job.name == process);
+        own.map_or(DurationNs::ZERO, Child::ahead)
+    }
+
     /// A process on another host.
     pub(super) fn there(&mut self, process: &str) -> Option<&mut Child> {
         let mut children = self.children.iter_mut();

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use unruly_plan::{DurationNs, FaultKind};
 
 use super::trial::Trial;
-use crate::reach::Deed;
+use crate::reach::Action;
 
 /// Groups of ours have this in their names, before the runner's number.
 const PREFIX: &str = "unruly-";
@@ -105,7 +105,7 @@ impl Trial<'_> {
         for process in wanted {
             let cores = self.plan.quotas.get(&process).copied();
             if let Some(child) = self.processes.there(&process) {
-                child.instruct(Deed::Limit(cores, period));
+                child.instruct(Action::Limit(cores, period));
                 continue;
             }
             let pids = self.processes.pids_of(&process);
@@ -130,7 +130,7 @@ impl Trial<'_> {
     pub(super) fn limit_cpu(&mut self, process: &str, cores: f64) -> Result<()> {
         let period = self.plan.quota_period;
         if let Some(child) = self.processes.there(process) {
-            child.instruct(Deed::Limit(Some(cores), period));
+            child.instruct(Action::Limit(Some(cores), period));
             return Ok(());
         }
         let pids = self.processes.pids_of(process);
@@ -149,7 +149,7 @@ impl Trial<'_> {
     pub(super) fn unlimit_cpu(&mut self, process: &str) -> Result<()> {
         let period = self.plan.quota_period;
         if let Some(child) = self.processes.there(process) {
-            child.instruct(Deed::Limit(None, period));
+            child.instruct(Action::Limit(None, period));
             return Ok(());
         }
         let quota = self.quotas.get(process);

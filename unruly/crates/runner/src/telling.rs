@@ -136,6 +136,9 @@ impl Trial<'_> {
         (started_ns, ended_ns): (ColumnNs, Option<ColumnNs>),
     ) {
         let host = self.processes.host_of(process);
+        // Rows and samples of a process have the time of its host.
+        let ahead = self.processes.ahead_of(process);
+        let (started_ns, ended_ns) = (started_ns + ahead, ended_ns.map(|it| it + ahead));
         let row = serde_json::json!({
             "cell": self.run.cells[self.cell].name, "repeat": self.repeat, "host": host,
             "process": process, "kind": kind, "detail": detail,

@@ -238,7 +238,7 @@ class Context:
         """The same of a host: whose requests go through what runs on it.
 
         None, and so everybody's, also where only bystanders are known on it: who is watched there
-        may be none of ours.
+        may be none of ours. Not so beside agents on other hosts, which are all there is.
         """
         names = {str(it.get("name")) for it in self.processes if it.get("host") == host}
         found: frozenset[tuple[str, int]] = frozenset()
@@ -246,7 +246,10 @@ class Context:
             if own is None:
                 return None
             found |= own
-        return found or None
+        hosts = self.run.manifest.get("hosts") or []
+        elsewhere = any(isinstance(it, dict) and it.get("clock") for it in hosts)
+        meshed = any(it.get("kind") == "mesh" for it in self.processes)
+        return found if found or (elsewhere and meshed) else None
 
     def receivers(self) -> ibis.Table | None:
         """Table of cell, repeat, server, process, host: the receivers that the manifest knows."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
 
 
+CLOCKS_APART_NS: Final = 100e6
+"""Clocks that are further apart mix what happened at different times."""
+
+
 def _nothing_measured(analysis: Analysis) -> Iterator[Finding]:
     """The run has no measured request.
 
@@ -414,7 +418,9 @@ def _clocks_compared(analysis: Analysis) -> Iterator[Finding]:
     host read its clock, and the answer came after. One host alone times each request, so response
     times do not depend on the difference. The times of day of rows from different hosts do: two
     events on two hosts that are closer than the difference may have happened in the other order.
-    Nothing is corrected. The run warns if a clock was set while it measured.
+    Nothing is corrected. Causes, faults, recoveries and rates put the times of several hosts beside
+    one another, so the finding warns if a difference may be more than {CLOCKS_APART_NS:duration},
+    or if a clock was set while the run measured.
 
     Next: Let all hosts keep the same time (NTP or PTP), if a picture over time is of interest.
 
@@ -425,17 +431,25 @@ def _clocks_compared(analysis: Analysis) -> Iterator[Finding]:
     if not clocks:
         return
     were_set = [name for name, clock in clocks.items() if clock["steps"]]
+    apart_ns = max(max(abs(it["low_ns"]), abs(it["high_ns"])) for it in clocks.values())
+    far = (
+        f" Causes, faults, recoveries and rates put their times beside one another, and may be "
+        f"wrong by {duration(apart_ns)}."
+        if apart_ns > CLOCKS_APART_NS
+        else ""
+    )
     told = "; ".join(f"{name}: {ahead(clock)}" for name, clock in clocks.items())
     was_set = f" The clock of {', '.join(were_set)}, or this host's, was set." if were_set else ""
     yield Finding(
         "clocks-compared",
         "trust",
-        "warns" if were_set else "informs",
+        "warns" if were_set or far else "informs",
         310,
         f"the clocks of {count(len(clocks))} hosts were compared",
-        f"Difference to the clock of this host: {told}. No response time depends on it.{was_set}",
+        f"Difference to the clock of this host: {told}. No response time depends on it."
+        f"{far}{was_set}",
         {"clocks": clocks},
-        "Let all hosts keep the same time, if a picture over time is of interest.",
+        "Let all hosts keep the same time (NTP or PTP), if times of day are of interest.",
     )
 
 

@@ -28,7 +28,7 @@ impl GroupRpc {
         }
     }
 
-    /// The server is on another host, whose clock is not ours: its stamps say nothing here.
+    /// Leaves the stamps of the server out: it is on a host with another clock.
     #[must_use]
     pub fn with_foreign_clock(self) -> Self {
         Self {

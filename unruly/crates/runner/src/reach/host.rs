@@ -14,9 +14,10 @@ use unruly_agent::Report;
 use unruly_program::{host_of, noise, tool};
 use unruly_trace::{ClockPair, DurationNs, Exit, MonoNs, monotonic};
 
-use super::{Deed, HostReport, Order, VERSION, files};
+use super::{Action, HostReport, Order, VERSION, files};
 use crate::jvm;
 use crate::process::Process;
+use crate::quota::Quota;
 
 /// The most bytes of an order: the plan in it may name many keys.
 const ORDER_BYTES_MAX: u64 = 64 << 20;
@@ -105,9 +106,10 @@ fn carry_out(order: Order) -> Result<u8> {
     let heard_ns = Arc::new(AtomicI64::new(0));
     let (thread_gone, thread_input) = (Arc::clone(&gone), Arc::clone(&input));
     let (thread_heard, sent_ns) = (Arc::clone(&heard_ns), Arc::clone(&heard_ns));
-    let thread_process = Arc::clone(&process);
+    let quota = Arc::new(Mutex::new(None));
+    let (thread_process, thread_quota) = (Arc::clone(&process), Arc::clone(&quota));
     std::thread::spawn(move || {
-        listen(&thread_input, &thread_process, &thread_heard);
+        listen(&thread_input, &thread_process, &thread_quota, &thread_heard);
         thread_gone.store(true, Ordering::Release);
     });
     let (thread_gone, place) = (Arc::clone(&gone), folder.path().to_owned());
@@ -115,6 +117,8 @@ fn carry_out(order: Order) -> Result<u8> {
     let lines = std::thread::spawn(move || pass_on(BufReader::new(output)));
     let left = wait(&process, &gone, &input);
     let _ = lines.join();
+    // Its control group goes with it, while the thread that made it still waits for lines.
+    drop(quota.lock().map(|mut it| it.take()));
     if !left {
         // Its rows are lost, whatever the process said of itself.
         return Ok(GONE);
@@ -127,6 +131,8 @@ fn carry_out(order: Order) -> Result<u8> {
     let exit = process.lock().map_or(None, |it| it.exit());
     Ok(match exit {
         Some(Exit::Code(code)) => u8::try_from(code).unwrap_or(1),
+        // As a shell has it.
+        Some(Exit::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
         _ => 1,
     })
 }
@@ -198,10 +204,15 @@ fn wait(process: &Mutex<Process>, gone: &AtomicBool, input: &Mutex<Option<ChildS
     until.is_none() && !gone.load(Ordering::Acquire)
 }
 
-/// Passes the runner's lines on, answers its questions about the clock, and does to the process what a
-/// fault wants.
-fn listen(input: &Mutex<Option<ChildStdin>>, process: &Mutex<Process>, heard_ns: &AtomicI64) {
-    let mut quota = None;
+/// Passes the runner's lines on, answers its questions about the clock, and carries out the actions of
+/// faults. A limit that cannot be set before the start ends the run.
+fn listen(
+    input: &Mutex<Option<ChildStdin>>,
+    process: &Mutex<Process>,
+    quota: &Mutex<Option<Quota>>,
+    heard_ns: &AtomicI64,
+) {
+    let mut has_started = false;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         // The runner asks each second from its first question on.
         if line.starts_with("clock ") || heard_ns.load(Ordering::Relaxed) > 0 {
@@ -213,22 +224,32 @@ fn listen(input: &Mutex<Option<ChildStdin>>, process: &Mutex<Process>, heard_ns:
             let _ = say(&HostReport::Clock { number, clock });
             continue;
         }
-        if let Some(deed) = Deed::read(&line) {
-            let done = deed.and_then(|it| match process.lock() {
-                Ok(process) => it.carry_out(&process, &mut quota),
-                Err(_) => Ok(()),
-            });
-            if let Err(error) = done {
-                let (text, fatal) = (format!("{error:#}"), false);
+        if let Some(action) = Action::read(&line) {
+            if let Err(error) = action.and_then(|it| carry_out_on(process, it, quota)) {
+                let text = format!("{error:#}");
+                let fatal = !has_started;
+                let _ = say(&HostReport::Refused);
                 let _ = say(&Report::Finding { text, fatal });
             }
             continue;
         }
+        has_started |= line.starts_with("start ");
         if let Ok(mut input) = input.lock()
             && let Some(input) = input.as_mut()
         {
             let _ = writeln!(input, "{line}").and_then(|()| input.flush());
         }
+    }
+}
+
+fn carry_out_on(
+    process: &Mutex<Process>,
+    action: Action,
+    quota: &Mutex<Option<Quota>>,
+) -> Result<()> {
+    match (process.lock(), quota.lock()) {
+        (Ok(process), Ok(mut quota)) => action.carry_out(&process, &mut quota),
+        _ => Ok(()),
     }
 }
 

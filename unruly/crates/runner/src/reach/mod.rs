@@ -5,9 +5,9 @@
 //! reads and writes. It answers questions about its clock itself, and when the process has ended it
 //! sends the files that the process wrote. When the connection ends, nothing stays on the host.
 
+mod actions;
 mod archive;
 mod clocks;
-mod deeds;
 mod files;
 mod host;
 mod idle;
@@ -21,9 +21,9 @@ use unruly_plan::{ReachedHost, Secret};
 use unruly_program::tool;
 use unruly_trace::{ClockPair, Host, Tool};
 
+pub(crate) use actions::Action;
 pub use archive::{Collected, collect, send_runs};
 pub(crate) use clocks::{Clocks, Span};
-pub(crate) use deeds::Deed;
 pub(crate) use files::receive;
 pub use host::serve;
 pub use idle::idle;
@@ -66,6 +66,8 @@ pub(crate) enum HostReport {
         /// Their SHA-256, in hexadecimal digits.
         sha256: String,
     },
+    /// An action of a fault did not happen; a finding says why.
+    Refused,
     /// A run of a standing agent; its files follow.
     Run {
         /// Its name.

@@ -49,6 +49,7 @@ FAR: Final = 10.0
 """Requests beyond this many times the p99 of the others are a population of their own."""
 FAR_NS_LEAST: Final = 1e6
 MOSTLY: Final = 0.5
+STAMPED: Final = 0.95
 APART_LEAST: Final = 5
 """Least number of separate spans, because a single burst delays several requests at once."""
 
@@ -63,6 +64,8 @@ class Usual:
     spread: dict[str, float]
     """The distance of `DEVIATIONS` robust deviations from the median."""
     p99: dict[str, float]
+    stamped: bool
+    """Nearly all requests have the server's own time."""
 
     @classmethod
     def of(cls, ordinary: pd.DataFrame) -> Usual:
@@ -76,7 +79,9 @@ class Usual:
             for name, middle in medians.items()
         }
         p99 = {name: _quantile(known[name], 0.99) for name in PARTS}
-        return cls(medians.pop("took_ns"), spreads.pop("took_ns"), medians, spreads, p99)
+        stamped = bool(ordinary["handler"].notna().mean() > STAMPED)
+        took, spread = medians.pop("took_ns"), spreads.pop("took_ns")
+        return cls(took, spread, medians, spreads, p99, stamped)
 
     def limit(self, part: str, floor_ns: float) -> float:
         """Return the time beyond which a part is unusually long; infinity if it is not known."""
@@ -98,8 +103,7 @@ class Usual:
 
     def name(self, part: str) -> MechanismName:
         """What a part is called; the rest by whether the server's own time is known."""
-        whole = np.isfinite(self.median["handler"])
-        return NAMES.get(part, "network and queue" if whole else "server or network")
+        return NAMES.get(part, "network and queue" if self.stamped else "server or network")
 
 
 def _quantile(values: NDArray[np.float64], p: float) -> float:

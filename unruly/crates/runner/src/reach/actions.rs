@@ -1,4 +1,4 @@
-//! What a fault does to a process on another host: lines between those of the process.
+//! Actions of faults on a process of another host: lines between those of the process.
 
 use anyhow::{Context as _, Result};
 use nix::sys::signal::Signal;
@@ -8,19 +8,19 @@ use unruly_plan::DurationNs;
 use crate::process::Process;
 use crate::quota::Quota;
 
-/// How the line of a deed begins.
+/// How the line of an action begins.
 const WORD: &str = "do ";
 
-/// Something that the host does to its process.
+/// A change of the process that the host makes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     /// A signal.
     Signal(Signal),
     /// No more than these cores in each period; none takes the limit off.
     Limit(Option<f64>, DurationNs),
 }
 
-/// A deed as it is written.
+/// An action as it is written.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Written {
@@ -31,7 +31,7 @@ enum Written {
     },
 }
 
-impl Deed {
+impl Action {
     /// Returns the line for the host.
     pub(crate) fn to_line(self) -> String {
         let written = match self {
@@ -46,7 +46,11 @@ impl Deed {
     /// Reads a line; `None` for one of another kind.
     pub(super) fn read(line: &str) -> Option<Result<Self>> {
         let json = line.strip_prefix(WORD)?;
-        Some(Self::parse(json).with_context(|| format!("{line:?} is no deed of this version")))
+        Some(Self::parse(json).with_context(|| {
+            format!(
+                "{line:?} is no action of this version; hint: use the same unruly on every host"
+            )
+        }))
     }
 
     fn parse(json: &str) -> Result<Self> {
@@ -56,7 +60,7 @@ impl Deed {
         })
     }
 
-    /// Does it. The limit of a process stays in `quota` until that is dropped.
+    /// Carries the action out. The limit of a process stays in `quota` until that is dropped.
     pub(super) fn carry_out(self, process: &Process, quota: &mut Option<Quota>) -> Result<()> {
         match self {
             Self::Signal(signal) => process.signal(signal),
@@ -77,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deed_arrives_as_it_was_and_other_lines_are_none() {
-        for deed in [
-            Deed::Signal(Signal::SIGSTOP),
-            Deed::Limit(Some(0.012), DurationNs(100_000_000)),
-            Deed::Limit(None, DurationNs(100_000_000)),
+    fn an_action_arrives_as_it_was_and_other_lines_are_none() {
+        for action in [
+            Action::Signal(Signal::SIGSTOP),
+            Action::Limit(Some(0.012), DurationNs(100_000_000)),
+            Action::Limit(None, DurationNs(100_000_000)),
         ] {
-            assert_eq!(Deed::read(&deed.to_line()).unwrap().unwrap(), deed);
+            assert_eq!(Action::read(&action.to_line()).unwrap().unwrap(), action);
         }
-        assert!(Deed::read("start 12").is_none());
-        assert!(Deed::read("do nothing").unwrap().is_err());
+        assert!(Action::read("start 12").is_none());
+        assert!(Action::read("do nothing").unwrap().is_err());
     }
 }
