@@ -285,8 +285,7 @@ fn run(
         let idle_since = clock::now();
         let found = look(link, part, looking);
         if found.is_none() {
-            let until = due(link, part).min(teller.due());
-            link.wait(until.since(clock::now()));
+            link.wait(due(link, part).since(clock::now()));
         }
         if let Some(share) = load.waited(idle_since, clock::now()) {
             part.was_busy(share);
@@ -314,62 +313,7 @@ fn run(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
-    use std::time::Instant;
-
     use super::*;
-    use crate::metrics::Metrics;
-    use crate::security::Security;
-
-    /// Only reached by a failure.
-    const LIMIT: Duration = Duration::from_secs(60);
-
-    /// Shows a number that changes without a message, and never has anything to do.
-    #[derive(Debug)]
-    struct Shown(Arc<AtomicU32>);
-
-    impl Part for Shown {
-        fn message(&mut self, _now: MonoNs, _letter: Letter) {}
-
-        fn timeout(&mut self, _now: MonoNs) {}
-
-        fn due(&self) -> MonoNs {
-            MonoNs(u64::MAX)
-        }
-
-        fn report(&self, page: &mut Page) {
-            let number = self.0.load(Ordering::Acquire);
-            page.gauge(("number", "A number."), &[], number.into());
-        }
-
-        fn carry_out(&mut self, _now: MonoNs, _link: &mut Link) -> Result<(), Error> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_thread_with_nothing_to_do_still_shows_how_it_is() {
-        let metrics = Metrics::default();
-        let options = NodeOptions {
-            board: Some(metrics.board()),
-            ..NodeOptions::default()
-        };
-        let address = "127.0.0.1:0".parse().expect("an address");
-        let link = Link::listen(address, false, &Security::default()).expect("a free port");
-        let number = Arc::new(AtomicU32::new(1));
-        let part = Shown(Arc::clone(&number));
-        let _node = Node::start("part", link, options, |_| Ok(part)).expect("a thread");
-        let until = Instant::now() + LIMIT;
-        let shows = |wanted: &str| {
-            while !metrics.text().contains(wanted) {
-                assert!(Instant::now() < until, "{wanted}: {}", metrics.text());
-                std::thread::yield_now();
-            }
-        };
-        shows("number{part=\"part\"} 1");
-        number.store(2, Ordering::Release);
-        shows("number{part=\"part\"} 2");
-    }
 
     #[test]
     fn a_thread_that_waited_for_a_quarter_was_busy_for_three() {

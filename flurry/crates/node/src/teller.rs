@@ -30,12 +30,6 @@ impl Teller {
         }
     }
 
-    /// When it has something to publish: also of a part that sleeps, since what it showed last may be older
-    /// than what it did last.
-    pub(crate) fn due(&self) -> MonoNs {
-        self.board.as_ref().map_or(MonoNs(u64::MAX), |_| self.next)
-    }
-
     pub(crate) fn publish(&mut self, now: MonoNs, part: &impl Part) {
         if now < self.next {
             return;

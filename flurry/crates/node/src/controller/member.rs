@@ -163,7 +163,9 @@ impl Part for Member {
     }
 
     fn report(&self, page: &mut Page) {
-        told::report(page, self.replica.controller());
+        let is_sure = self.replica.consensus().is_leader(crate::clock::now());
+        let leading = self.replica.controller().filter(|_| is_sure);
+        told::report(page, leading);
         page.gauge(
             ("flurry_controllers", "Controllers of the group."),
             &[],
