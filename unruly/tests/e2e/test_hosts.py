@@ -274,7 +274,7 @@ def test_a_limit_on_another_host_holds_its_agent_back_and_is_named(demo: Measure
         " group by 1"
     )
     assert {process for process, _ in throttled} == {"agent-3"}
-    # Its control group went with it.
+    # Its control group is gone.
     (pid,) = [it["pid"] for it in demo.manifest["processes"] if it["name"] == "agent-3"]
     assert not list(Path("/sys/fs/cgroup").glob(f"**/unruly-*-{pid}"))
 

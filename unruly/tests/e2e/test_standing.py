@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +81,21 @@ def failed(run: Path) -> int:
     return int(copies["scheduled"] - copies["ok"])
 
 
-def turns() -> list[str]:
-    """The processes of runs of standing agents."""
-    words = [it.read_bytes() for it in Path("/proc").glob("[0-9]*/cmdline") if it.exists()]
-    return [it.decode() for it in words if b"\0turn\0" in it]
+def turns(folder: Path) -> list[str]:
+    """The processes of runs of a standing agent."""
+    return [words for _, words in processes() if "\0turn\0" in words and str(folder) in words]
+
+
+def generators(folder: Path) -> list[int]:
+    """The processes of load generators that write below a folder."""
+    name = "drive-0-c0r0.job.json"
+    return [pid for pid, words in processes() if name in words and str(folder) in words]
+
+
+def processes() -> Iterator[tuple[int, str]]:
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield int(file.parent.name), file.read_bytes().decode(errors="replace")
 
 
 def test_runs_follow_one_another_and_an_outage_is_measured(tmp_path: Path) -> None:
@@ -97,9 +110,7 @@ def test_runs_follow_one_another_and_an_outage_is_measured(tmp_path: Path) -> No
         wait_for(lambda: failed(runs(folder)[-1]) > 0, "the outage", LIMIT_S)
     first, second = runs(folder)[:2]
     assert failed(first) == manifest(first)["counts"]["copies"]["scheduled"] > 0
-    # One ends where the next begins: both know the length.
-    gap_ns = manifest(second)["started_ns"] - manifest(first)["ended_ns"]
-    assert 0 <= gap_ns < 3_000_000_000
+    assert manifest(second)["started_ns"] >= manifest(first)["ended_ns"]
     assert manifest(first)["seed"] != manifest(second)["seed"]
     told = folder.with_suffix(".log").read_text()
     assert f"{first}  {manifest(first)['counts']['requests']['scheduled']} requests" in told
@@ -118,13 +129,13 @@ def test_a_killed_agent_loses_no_row_that_it_had_and_goes_on(plan: Path, tmp_pat
         wait_for(lambda: spool.stat().st_size > 30_000, "rows", LIMIT_S)
         agent.kill()
         agent.wait()
-        wait_for(lambda: not turns(), "its run to end", LIMIT_S)
+        wait_for(lambda: not turns(folder), "its run to end", LIMIT_S)
     rows = Measured(run).rows("select count(*) from requests")[0][0]
     assert rows == manifest(run)["counts"]["copies"]["recorded"] >= 200
     assert manifest(run)["status"] in ("stopped", "cut off")
     with standing(plan, folder):
         wait_for(lambda: len(runs(folder)) >= 2, "another run", LIMIT_S)
-    assert not turns()
+    assert not turns(folder)
     assert "another standing agent" not in folder.with_suffix(".log").read_text()
 
 
@@ -152,13 +163,39 @@ def test_old_rows_become_histograms_that_say_the_same(plan: Path, tmp_path: Path
         assert now[name] == pytest.approx(was[name], rel=1e-9), name
     codes = {it["code"] for it in after["findings"]}
     assert "rows-merged" in codes
-    assert "generator-stalled" not in codes
+    # How late the load generator was is known from before.
+    assert after["trustworthy"] == before["trustworthy"]
+    lags = [it["self_distrust"]["send_lag_ns"] for it in (before, after)]
+    assert lags[1]["max"] == lags[0]["max"] > 0
+    assert lags[1]["p99"] == pytest.approx(lags[0]["p99"], rel=0.2)
     assert "its rows were merged" in after["conservation"]["sentence"]
 
 
 RESPONSES = """
 select received_ns - intended_ns from requests where phase = 'measure' and status = 'ok' order by 1
 """
+
+
+def test_a_run_with_a_late_generator_is_no_better_without_its_rows(
+    plan: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "agent"
+    with standing(plan, folder, "--every", "8s"):
+        wait_for(lambda: list(folder.glob("runs/*/requests/*.spool")), "requests", LIMIT_S)
+        (generator,) = generators(folder)
+        for _ in range(4):
+            os.kill(generator, signal.SIGSTOP)
+            time.sleep(0.4)
+            os.kill(generator, signal.SIGCONT)
+            time.sleep(0.1)
+        wait_for(lambda: runs(folder), "the run", LIMIT_S)
+    run = Measured(runs(folder)[0])
+    assert not run.verdict()["trustworthy"]
+    with standing(plan, folder, "--keep", "1s"):
+        wait_for(lambda: manifest(run.path).get("merged"), "the merger", LIMIT_S)
+    after = run.verdict()
+    assert not after["trustworthy"]
+    assert any("late" in it for it in after["doubts"]), after["doubts"]
 
 
 def of_response(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -227,6 +264,37 @@ def test_a_collection_that_is_cut_off_leaves_whole_runs_only(plan: Path, tmp_pat
 def sizes(run: Path) -> dict[str, int]:
     files = [it for it in run.rglob("*") if it.is_file() and not it.name.startswith(".")]
     return {str(it.relative_to(run)): it.stat().st_size for it in files}
+
+
+def test_a_name_that_leads_nowhere_ends_a_fresh_agent(tmp_path: Path) -> None:
+    plan = written(tmp_path, 80)
+    plan.write_text(plan.read_text().replace(HOST, "there-is-no-such-host.example"))
+    said = call("standing", plan, "-o", tmp_path / "agent")
+    assert said.returncode == 2
+    assert "the run sent nothing" in said.stderr, said.stderr
+    assert not list((tmp_path / "agent").glob("runs/*"))
+
+
+def test_a_server_that_does_not_greet_is_measured(tmp_path: Path) -> None:
+    """It takes connections and says nothing, as a server that hangs does."""
+    folder = tmp_path / "agent"
+    with socket.create_server((HOST, 0)) as silent:
+        plan = tmp_path / "plan.toml"
+        url = f"redis://{HOST}:{silent.getsockname()[1]}"
+        text = PLAN.format(url=url).replace("/page.txt", "")
+        plan.write_text(text.replace("[drive]", '[drive]\ntimeout = "500ms"'))
+        with standing(plan, folder, "--every", "6s"):
+            wait_for(lambda: runs(folder), "a run", LIMIT_S)
+    assert failed(runs(folder)[0]) > 0
+
+
+def test_a_host_that_greets_is_named_and_does_not_hang(tmp_path: Path) -> None:
+    greeter = tmp_path / "greets.sh"
+    greeter.write_text("#!/bin/sh\necho Welcome to node-1!\nexec sleep 60\n")
+    greeter.chmod(0o755)
+    said = call("collect", f"command:{greeter}", "-o", tmp_path / "fleet", timeout=30)
+    assert said.returncode == 2
+    assert 'the host printed "Welcome to node-1!"' in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -305,7 +373,7 @@ def test_the_unit_of_systemd_is_valid(tmp_path: Path) -> None:
     verify = ["systemd-analyze", "verify", "--man=no", unit]
     done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-    unit.write_text(unit.read_text().replace("RestartSec=1", "RestartSec=soon"))
+    unit.write_text(unit.read_text().replace("RestartSec=5", "RestartSec=soon"))
     done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
     assert "Failed to parse sec value" in done.stderr
 

@@ -1,6 +1,6 @@
 //! `unruly standing` and `unruly collect`: measurements for months, and their runs from all hosts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -136,13 +136,9 @@ pub(crate) fn collect(arguments: &CollectArguments) -> Result<u8> {
     let since_ns = since(arguments.since);
     let mut failed = 0;
     for host in &hosts {
-        match collect_from(host, &arguments.dir, &arguments.output, since_ns) {
-            Ok(collected) => {
-                announce(&host.name, collected.runs.len(), collected.bytes);
-                for run in &collected.runs {
-                    say(&run.display().to_string())?;
-                }
-            }
+        let mut take = |run: &Path| drop(say(&run.display().to_string()));
+        match collect_from(host, &arguments.dir, &arguments.output, since_ns, &mut take) {
+            Ok((runs, bytes)) => announce(&host.name, runs, bytes),
             Err(error) => {
                 failed += 1;
                 say_error(&format!("host {}: {error:#}", host.name));

@@ -51,7 +51,7 @@ use unruly_trace::{
 
 use crate::services::library;
 pub use live::LiveOptions;
-pub use reach::{Collected, collect, idle as idle_host, send_runs, serve as serve_host};
+pub use reach::{collect, idle as idle_host, send_runs, serve as serve_host};
 use resume::{Ground, Resumed};
 pub use standing::{StandingOptions, stand, turn};
 use sweep::Sweep;
@@ -63,6 +63,9 @@ const TIMES_FILE: &str = "times.txt";
 
 /// How long a store may take to answer before a run.
 const MEET_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The same before a run of a standing agent, which begins in any case.
+const MEET_TIMEOUT_STANDING: Duration = Duration::from_secs(1);
 
 /// What the command line says of a run.
 #[derive(Debug, Clone, Default)]
@@ -292,14 +295,22 @@ fn meet_stores(cells: &[PlanCell], password: Option<&Secret>, options: &RunOptio
         };
         if store.url.service().is_none() && !met.iter().any(alike) {
             met.push(store);
-            match meet_store(drive, password) {
+            let timeout = if options.is_standing {
+                MEET_TIMEOUT_STANDING
+            } else {
+                MEET_TIMEOUT
+            };
+            match meet_store(drive, password, timeout) {
                 Ok(()) if options.yes => {}
                 Ok(()) => refuse_foreign_data(store, drive, password)?,
-                // The hosts that ask it may reach it all the same, and an outage is to be measured.
-                Err(error)
-                    if (options.is_standing || !cell.plan.reached.is_empty())
-                        && is_unreachable(&error) =>
-                {
+                // Whatever is wrong with it is to be measured.
+                Err(error) if options.is_standing => {
+                    eprintln!(
+                        "the server does not answer as it should: {error:#}; its requests are measured"
+                    );
+                }
+                // The hosts that ask it may reach it all the same.
+                Err(error) if !cell.plan.reached.is_empty() && is_unreachable(&error) => {
                     if !options.quiet {
                         eprintln!(
                             "this host does not reach it, and its data were not looked at: {error:#}"
@@ -363,12 +374,12 @@ fn set_times(plan: &mut Plan, path: &str) {
 }
 
 /// Whether the store of a drive is there, and its driver can do what the plan says.
-fn meet_store(drive: &Drive, password: Option<&Secret>) -> Result<()> {
+fn meet_store(drive: &Drive, password: Option<&Secret>, timeout: Duration) -> Result<()> {
     let Some(store) = &drive.store else {
         return Ok(());
     };
     let driver = driver_of(store, drive, drive.transport, password)?;
-    Ok(introduce(driver.as_ref(), MEET_TIMEOUT)?)
+    Ok(introduce(driver.as_ref(), timeout)?)
 }
 
 fn driver_of(

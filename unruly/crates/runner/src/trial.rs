@@ -576,7 +576,8 @@ fn start_services(
     // The run removes the service with everything in it, so no key needs removing.
     store.keep = true;
     let password = services.password.as_ref().or(run.password.as_ref());
-    super::meet_store(drive, password).with_context(|| NotStarted(name.clone()))?;
+    super::meet_store(drive, password, super::MEET_TIMEOUT)
+        .with_context(|| NotStarted(name.clone()))?;
     Ok(Some(services))
 }
 

@@ -34,7 +34,7 @@ pub use locks::{RunLock, WriterLock};
 pub use manifest::{
     Cell, ClockBounds, Copies, Counts, Exit, Host, Manifest, Process, Requests, RunStatus, Tool,
 };
-pub use merge::{Figures, Merged, merge_rows};
+pub use merge::{Delays, Figures, Merged, is_unfinished, merge_rows};
 pub use part::{Part, TrialRecord};
 pub use record::{ErrorKind, GRPC_STATUSES, Level, NULL_NS, Record, Status};
 pub use recorder::{Recorder, RecorderOptions, RecorderReport, Tally};

@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parquet::column::reader::get_typed_column_reader;
-use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReader};
 use serde::{Deserialize, Serialize};
 use unruly_time::{ColumnNs, DurationNs};
 
 use crate::bins::{bin, edges};
+use crate::checksum::is_whole;
 use crate::error::TraceError;
 use crate::locks::RunLock;
 use crate::manifest::{Manifest, RunStatus};
-use crate::recovery::files_of;
 use crate::schema::Table;
 use crate::segment::{SegmentMeta, SegmentWriter, Value};
 
@@ -26,8 +26,13 @@ use crate::segment::{SegmentMeta, SegmentWriter, Value};
 /// intervals, so that each block has some.
 const STRETCHES: i64 = 60;
 
-/// The folder of the rows while they are removed. Nobody reads it.
+/// The folder of the histograms before they count, and that of the rows when they count no more.
+/// Nobody reads either.
+const COMING: &str = "merging";
 const GOING: &str = "merged-rows";
+
+/// A send delay above this is late, as in `unruly/python/unruly/base/distrust.py`.
+const LATE: DurationNs = DurationNs(10_000_000);
 
 /// Phases that are not measured, as in `unruly/python/unruly/tables/requests.py`.
 const ASIDE: [&str; 3] = ["warmup", "load", "wind_down"];
@@ -41,6 +46,27 @@ pub struct Merged {
     pub requests: u64,
     /// What was counted exactly before.
     pub figures: Vec<Figures>,
+    /// Whether the load generator was on time.
+    pub delays: Delays,
+}
+
+/// How late the load generator sent and read, over all measured requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delays {
+    /// Send delay at p50, p90, p99 and p99.9, within a bin; zeros if there is none.
+    pub send_ns: [DurationNs; 4],
+    /// The longest one.
+    pub send_max_ns: DurationNs,
+    /// Requests whose send delay was late and most of their response time.
+    pub late: u64,
+    /// Requests beyond the p99 of their operation.
+    pub tail: u64,
+    /// Those of them whose send delay was most of their response time.
+    pub tail_late: u64,
+    /// Replies that were read late, which was most of their response time.
+    pub unread: u64,
+    /// The longest such delay.
+    pub unread_max_ns: DurationNs,
 }
 
 /// Exact figures of an operation of a cell.
@@ -72,41 +98,94 @@ pub struct Figures {
 ///
 /// # Errors
 ///
-/// When the directory is no run, the run is going on or is not whole, a segment cannot be read, or the
-/// disk is full. The rows then stay.
+/// When the directory is no run, the run is going on or is not whole, a segment is damaged, the rows are
+/// not those that the manifest counts, or the disk is full. The rows then stay.
 pub fn merge_rows(directory: &Path, at_ns: ColumnNs) -> Result<bool, TraceError> {
     let _lock = RunLock::take(directory)?;
-    remove(&directory.join(GOING))?;
     let rows = directory.join(Table::Requests.name());
-    if !rows.exists() {
-        return Ok(false);
-    }
     let mut manifest = Manifest::read(directory)?;
+    if !rows.exists() {
+        return match manifest.merged {
+            Some(_) => finish(directory),
+            None => Ok(false),
+        };
+    }
     if manifest.status == RunStatus::Running {
         return Err(TraceError::Running {
             path: directory.to_owned(),
         });
     }
-    let segments: Vec<PathBuf> = files_of(directory, Table::Requests)
-        .into_iter()
-        .filter(|it| it.extension().is_some_and(|it| it == "parquet"))
-        .collect();
-    let measured = Measured::read(&segments)?;
+    remove(&directory.join(COMING))?;
+    let measured = Measured::read(&segments(&rows)?)?;
+    let recorded = manifest.counts.copies.recorded;
+    if measured.rows != recorded && manifest.status != RunStatus::CutOff {
+        return Err(TraceError::Conservation {
+            place: directory.display().to_string(),
+            what: format!(
+                "{} rows are there, and the manifest counts {recorded}",
+                measured.rows
+            ),
+        });
+    }
     write(directory, &manifest, &measured)?;
     manifest.merged = Some(Merged {
         at_ns,
         requests: measured.figures.values().map(|it| it.n).sum(),
         figures: measured.figures(),
+        delays: measured.delays(),
     });
     manifest.write(directory)?;
-    // At once, so that no reader finds a part of them.
-    fs::rename(&rows, directory.join(GOING))
-        .map_err(|source| TraceError::io(&rows, "moving the merged rows", source))?;
+    // At once, so that no reader finds a part of them, or both.
+    moved(&rows, &directory.join(GOING))?;
+    finish(directory)
+}
+
+/// Removes the remains of the tables when the rows are out of the way. Returns whether there was anything.
+fn finish(directory: &Path) -> Result<bool, TraceError> {
+    let coming = directory.join(COMING);
+    let mut left = is_unfinished(directory);
+    if coming.exists() {
+        moved(&coming, &directory.join(Table::Histograms.name()))?;
+    }
     for table in Table::ALL.into_iter().filter(|it| *it != Table::Histograms) {
-        remove(&directory.join(table.name()))?;
+        let folder = directory.join(table.name());
+        left |= folder.exists();
+        remove(&folder)?;
     }
     remove(&directory.join(GOING))?;
-    Ok(true)
+    Ok(left)
+}
+
+/// Returns true if a merger of the run was cut off: then its tables say nothing for sure.
+#[must_use]
+pub fn is_unfinished(directory: &Path) -> bool {
+    [COMING, GOING].iter().any(|it| directory.join(it).exists())
+}
+
+/// The segments of a table. Files that recovery has left there may be rows that are nowhere else.
+fn segments(rows: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let io = |source| TraceError::io(rows, "reading the folder of rows", source);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(rows).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let extension = path.extension().and_then(|it| it.to_str());
+        match extension {
+            Some("parquet") => found.push(path),
+            Some("spool" | "unread" | "tmp") => {
+                return Err(TraceError::Conservation {
+                    place: path.display().to_string(),
+                    what: "it may hold rows that are in no segment".to_owned(),
+                });
+            }
+            _ => {}
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn moved(from: &Path, to: &Path) -> Result<(), TraceError> {
+    fs::rename(from, to).map_err(|source| TraceError::io(from, "moving the folder", source))
 }
 
 fn remove(folder: &Path) -> Result<(), TraceError> {
@@ -146,6 +225,11 @@ struct Count {
 
 #[derive(Debug, Default)]
 struct Measured {
+    /// Rows of all phases.
+    rows: u64,
+    /// Send delays in bins.
+    lags: BTreeMap<u32, u64>,
+    delays: Delays,
     first_ns: i64,
     stretch_ns: i64,
     /// How often each bin was met; none is the bin of failures.
@@ -166,7 +250,10 @@ struct Rows {
     request: Vec<i64>,
     attempt: Vec<i32>,
     intended_ns: Vec<i64>,
+    sent_ns: Vec<Option<i64>>,
     received_ns: Vec<Option<i64>>,
+    kernel_received_ns: Vec<Option<i64>>,
+    waited: Vec<Option<bool>>,
     status: Vec<Word>,
 }
 
@@ -179,6 +266,13 @@ impl Rows {
         let (cell, op) = (self.cell[row].clone(), self.op[row].clone());
         let (repeat, client) = (self.repeat[row], self.client[row]);
         (cell, repeat, client, op, self.request[row])
+    }
+
+    /// The delay from an instant until it was sent. One that waited for a connection has none.
+    fn lag_ns(&self, row: usize, since_ns: i64) -> Option<i64> {
+        let waited = self.waited[row].unwrap_or(false);
+        let sent_ns = self.sent_ns[row].filter(|_| !waited && self.attempt[row] == 0)?;
+        Some((sent_ns - since_ns).max(0))
     }
 
     /// The response time from an instant on; none for one that failed.
@@ -194,7 +288,9 @@ impl Measured {
     fn read(segments: &[PathBuf]) -> Result<Self, TraceError> {
         let mut tried: BTreeMap<RequestKey, Tries> = BTreeMap::new();
         let (mut first_ns, mut last_ns) = (i64::MAX, i64::MIN);
+        let mut all = 0;
         for_each(segments, |rows| {
+            all += rows.cell.len() as u64;
             for row in 0..rows.cell.len() {
                 if rows.attempt[row] > 0 {
                     tried.insert(
@@ -226,25 +322,21 @@ impl Measured {
             })?;
         }
         let mut measured = Self {
+            rows: all,
             first_ns,
             stretch_ns: ((last_ns.saturating_sub(first_ns)) / STRETCHES + 1).max(1),
             ..Self::default()
         };
         for_each(segments, |rows| {
-            for row in (0..rows.cell.len()).filter(|row| rows.is_measured(*row)) {
-                let tries = match tried.is_empty() {
-                    true => None,
-                    false => tried.get(&rows.key(row)),
-                };
-                // One that was tried on several servers keeps all of its rows.
-                let alone = tries.filter(|it| it.servers.0 == it.servers.1);
-                let intended_ns = match alone {
-                    Some(tries) if tries.last != rows.attempt[row] => continue,
-                    Some(tries) => tries.first_intended_ns,
-                    None => rows.intended_ns[row],
-                };
+            each_request(rows, &tried, |row, intended_ns| {
                 measured.add(rows, row, intended_ns);
-            }
+            });
+        })?;
+        let limits = measured.limits();
+        for_each(segments, |rows| {
+            each_request(rows, &tried, |row, intended_ns| {
+                measured.add_tail(rows, row, intended_ns, &limits);
+            });
         })?;
         Ok(measured)
     }
@@ -262,12 +354,78 @@ impl Measured {
                 count.sum_ns += i128::from(ns);
             }
         }
+        self.add_delays(rows, row, (intended_ns, response_ns));
         let stretch = (intended_ns.max(self.first_ns) - self.first_ns) / self.stretch_ns;
         let (cell, op) = names;
         let (host, process) = (rows.host[row].clone(), rows.process[row].clone());
         let place = (cell, rows.repeat[row], host, process, op, stretch);
         let bin = response_ns.map(|ns| bin(DurationNs(ns)));
         *self.bins.entry(place).or_default().entry(bin).or_default() += 1;
+    }
+
+    fn add_delays(
+        &mut self,
+        rows: &Rows,
+        row: usize,
+        (intended_ns, response_ns): (i64, Option<i64>),
+    ) {
+        if let Some(lag_ns) = rows.lag_ns(row, intended_ns) {
+            *self.lags.entry(bin(DurationNs(lag_ns))).or_default() += 1;
+            self.delays.send_max_ns = self.delays.send_max_ns.max(DurationNs(lag_ns));
+            let is_most = response_ns.is_none_or(|response_ns| lag_ns > response_ns / 2);
+            self.delays.late += u64::from(lag_ns > LATE.0 && is_most);
+        }
+        let read = rows.received_ns[row].zip(rows.kernel_received_ns[row]);
+        let late = read.map(|(read, came)| read - came).zip(response_ns);
+        if let Some((unread_ns, _)) = late.filter(|(it, all)| *it > LATE.0 && *it > all / 2) {
+            self.delays.unread += 1;
+            self.delays.unread_max_ns = self.delays.unread_max_ns.max(DurationNs(unread_ns));
+        }
+    }
+
+    /// The response time beyond which the slowest hundredth of each operation lies.
+    fn limits(&self) -> BTreeMap<(Word, Word), f64> {
+        let mut bins: BTreeMap<(Word, Word), BTreeMap<u32, u64>> = BTreeMap::new();
+        for (place, counts) in &self.bins {
+            let own = bins.entry((place.0.clone(), place.4.clone())).or_default();
+            for (bin, count) in counts {
+                *own.entry(bin.unwrap_or(u32::MAX)).or_default() += count;
+            }
+        }
+        let limit = |own: BTreeMap<u32, u64>| quantile(&own, 99, 100).map_or(f64::INFINITY, edge);
+        bins.into_iter()
+            .map(|(key, own)| (key, limit(own)))
+            .collect()
+    }
+
+    fn add_tail(
+        &mut self,
+        rows: &Rows,
+        row: usize,
+        intended_ns: i64,
+        limits: &BTreeMap<(Word, Word), f64>,
+    ) {
+        let limit = limits.get(&(rows.cell[row].clone(), rows.op[row].clone()));
+        #[expect(clippy::cast_precision_loss, reason = "against the edge of a bin")]
+        let is_beyond = |ns: &i64| limit.is_some_and(|limit| *ns as f64 > *limit);
+        if let Some(response_ns) = rows.response_ns(row, intended_ns).filter(is_beyond) {
+            self.delays.tail += 1;
+            let lag_ns = rows.lag_ns(row, intended_ns);
+            self.delays.tail_late += u64::from(lag_ns.is_some_and(|it| it > response_ns / 2));
+        }
+    }
+
+    fn delays(&self) -> Delays {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "an edge of a bin of 64 bits"
+        )]
+        let upper = |bin: u32| DurationNs(edge(bin) as i64);
+        let at = |share, of| quantile(&self.lags, share, of).map_or(DurationNs(0), upper);
+        Delays {
+            send_ns: [at(50, 100), at(90, 100), at(99, 100), at(999, 1_000)],
+            ..self.delays.clone()
+        }
     }
 
     fn figures(&self) -> Vec<Figures> {
@@ -290,9 +448,49 @@ impl Measured {
     }
 }
 
+/// The upper edge of a bin; infinity for that of failures.
+fn edge(bin: u32) -> f64 {
+    if bin == u32::MAX {
+        f64::INFINITY
+    } else {
+        edges(bin).1
+    }
+}
+
+/// The bin in which a share of all values is reached; none if there are no values.
+fn quantile(bins: &BTreeMap<u32, u64>, share: u64, of: u64) -> Option<u32> {
+    let all: u64 = bins.values().sum();
+    let mut below = 0;
+    let mut reached = bins.iter().filter_map(|(bin, count)| {
+        below += count;
+        (below * of >= all * share).then_some(*bin)
+    });
+    reached.next()
+}
+
+/// Calls for each measured request with its row and its first scheduled time: one that was tried again on
+/// one server has its last try only.
+fn each_request(
+    rows: &Rows,
+    tried: &BTreeMap<RequestKey, Tries>,
+    mut take: impl FnMut(usize, i64),
+) {
+    for row in (0..rows.cell.len()).filter(|row| rows.is_measured(*row)) {
+        let tries = match tried.is_empty() {
+            true => None,
+            false => tried.get(&rows.key(row)),
+        };
+        match tries.filter(|it| it.servers.0 == it.servers.1) {
+            Some(tries) if tries.last != rows.attempt[row] => {}
+            Some(tries) => take(row, tries.first_intended_ns),
+            None => take(row, rows.intended_ns[row]),
+        }
+    }
+}
+
 /// Writes the histograms, a row for each bin of each stretch.
 fn write(directory: &Path, manifest: &Manifest, measured: &Measured) -> Result<(), TraceError> {
-    let folder = directory.join(Table::Histograms.name());
+    let folder = directory.join(COMING);
     fs::create_dir_all(&folder)
         .map_err(|source| TraceError::io(&folder, "making the folder of histograms", source))?;
     let path = folder.join("merged.parquet");
@@ -337,8 +535,14 @@ fn for_each(segments: &[PathBuf], mut take: impl FnMut(&Rows)) -> Result<(), Tra
             table: Table::Requests.name(),
             source,
         };
-        let file =
+        let mut file =
             File::open(path).map_err(|source| TraceError::io(path, "reading rows", source))?;
+        if !is_whole(&mut file) {
+            return Err(TraceError::Conservation {
+                place: path.display().to_string(),
+                what: "its checksum is wrong".to_owned(),
+            });
+        }
         let reader = SerializedFileReader::new(file).map_err(failed)?;
         for number in 0..reader.num_row_groups() {
             let group = reader.get_row_group(number).map_err(failed)?;
@@ -351,12 +555,8 @@ fn for_each(segments: &[PathBuf], mut take: impl FnMut(&Rows)) -> Result<(), Tra
 fn rows(group: &dyn RowGroupReader) -> parquet::errors::Result<Rows> {
     let int = |name: &str| column::<Int32Type>(group, name).map(|it| it.0);
     let long = |name: &str| column::<Int64Type>(group, name);
-    let (received, levels) = long("received_ns")?;
-    let mut present = received.into_iter();
-    let received_ns = levels
-        .iter()
-        .map(|level| if *level > 0 { present.next() } else { None })
-        .collect();
+    let maybe = |name: &str| long(name).map(|(values, levels)| spread(values, &levels));
+    let (waited, levels) = column::<BoolType>(group, "waited")?;
     Ok(Rows {
         cell: words(group, "cell")?,
         repeat: int("repeat")?,
@@ -369,9 +569,19 @@ fn rows(group: &dyn RowGroupReader) -> parquet::errors::Result<Rows> {
         request: long("request")?.0,
         attempt: int("attempt")?,
         intended_ns: long("intended_ns")?.0,
-        received_ns,
+        sent_ns: maybe("sent_ns")?,
+        received_ns: maybe("received_ns")?,
+        kernel_received_ns: maybe("kernel_received_ns")?,
+        waited: spread(waited, &levels),
         status: words(group, "status")?,
     })
+}
+
+/// Puts the values of a column at the rows that have one.
+fn spread<T>(values: Vec<T>, levels: &[i16]) -> Vec<Option<T>> {
+    let mut present = values.into_iter();
+    let value = |level: &i16| (*level > 0).then(|| present.next()).flatten();
+    levels.iter().map(value).collect()
 }
 
 /// Returns a column of words. Neighbouring rows often have the same one.

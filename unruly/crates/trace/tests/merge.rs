@@ -9,8 +9,8 @@ use std::path::Path;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::RowAccessor as _;
 use unruly_trace::{
-    Clock, ClockPair, ColumnNs, DurationNs, Manifest, Record, Recorder, RecorderOptions, RunLock,
-    RunStatus, SpoolHeader, Status, TraceError, bin, merge_rows,
+    Clock, ClockPair, ColumnNs, Counts, DurationNs, Manifest, Record, Recorder, RecorderOptions,
+    RunLock, RunStatus, SpoolHeader, Status, TraceError, bin, is_unfinished, merge_rows,
 };
 
 const MS: i64 = 1_000_000;
@@ -68,6 +68,8 @@ fn run(records: &[Record], status: RunStatus) -> tempfile::TempDir {
     let mut manifest: Manifest =
         serde_json::from_str(&fs::read_to_string(golden).unwrap()).unwrap();
     manifest.status = status;
+    manifest.counts = Counts::default();
+    manifest.counts.copies.recorded = records.len() as u64;
     manifest.write(directory.path()).unwrap();
     directory
 }
@@ -171,49 +173,114 @@ fn a_request_that_was_tried_again_counts_once_and_from_its_first_try() {
 }
 
 #[test]
-fn a_merger_that_was_cut_off_is_carried_on() {
-    let records: Vec<Record> = (0..10).map(|it| answered(it, 0, MS)).collect();
+fn how_late_the_generator_sent_and_read_stays_known() {
+    let mut records: Vec<Record> = (0..1_000)
+        .map(|it| answered(it, i64::try_from(it).unwrap() * MS, 2 * MS))
+        .collect();
+    // Sent late, and that was most of it; sent late beside a slower server; read late; not sent yet.
+    records[1].sent_ns = records[1].intended_ns + DurationNs(90 * MS);
+    records[1].received_ns = records[1].intended_ns + DurationNs(100 * MS);
+    records[2].sent_ns = records[2].intended_ns + DurationNs(20 * MS);
+    records[2].received_ns = records[2].intended_ns + DurationNs(100 * MS);
+    records[3].received_ns = records[3].intended_ns + DurationNs(50 * MS);
+    records[3].kernel_received_ns = records[3].intended_ns + DurationNs(10 * MS);
+    records[4].sent_ns = records[4].intended_ns + DurationNs(500 * MS);
+    records[4].waited = true;
     let directory = run(&records, RunStatus::Complete);
-    let rows = directory.path().join("requests");
-    let going = directory.path().join("merged-rows");
     merge_rows(directory.path(), LATER).unwrap();
-    let before = histogram(directory.path());
-    // It died while it removed merged rows.
-    fs::create_dir(&going).unwrap();
-    fs::write(going.join("left.parquet"), "").unwrap();
-    assert!(!merge_rows(directory.path(), LATER).unwrap());
-    assert!(!going.exists() && !rows.exists());
-    assert_eq!(histogram(directory.path()), before);
+    let delays = Manifest::read(directory.path())
+        .unwrap()
+        .merged
+        .unwrap()
+        .delays;
+    assert_eq!((delays.late, delays.send_max_ns), (1, DurationNs(90 * MS)));
+    assert_eq!(
+        (delays.unread, delays.unread_max_ns),
+        (1, DurationNs(40 * MS))
+    );
+    // Three of a thousand are beyond the bin of the p99, and the delay of one explains it.
+    assert_eq!((delays.tail, delays.tail_late), (3, 1));
+    assert_eq!(delays.send_ns[..3], [DurationNs(1); 3]);
 }
 
 #[test]
-fn rows_stay_while_the_run_goes_on_or_cannot_be_read() {
+fn a_merger_that_was_cut_off_is_carried_on_from_each_of_its_steps() {
+    let records: Vec<Record> = (0..10).map(|it| answered(it, 0, MS)).collect();
+    let whole = run(&records, RunStatus::Complete);
+    merge_rows(whole.path(), LATER).unwrap();
+    let wanted = histogram(whole.path());
+    let merged = Manifest::read(whole.path()).unwrap().merged;
+    let begin = || {
+        let directory = run(&records, RunStatus::Complete);
+        fs::create_dir(directory.path().join("merging")).unwrap();
+        directory
+    };
+    let path = |directory: &tempfile::TempDir, name: &str| directory.path().join(name);
+    let half = path(&whole, "histograms/merged.parquet");
+    // The histograms were being written.
+    let first = begin();
+    fs::write(path(&first, "merging/merged.parquet"), "half").unwrap();
+    // The manifest was written, and the rows are still there.
+    let second = begin();
+    fs::copy(&half, path(&second, "merging/merged.parquet")).unwrap();
+    let mut manifest = Manifest::read(second.path()).unwrap();
+    manifest.merged.clone_from(&merged);
+    manifest.write(second.path()).unwrap();
+    // The rows were out of the way, and nothing was removed.
+    let third = begin();
+    fs::copy(&half, path(&third, "merging/merged.parquet")).unwrap();
+    manifest.write(third.path()).unwrap();
+    fs::rename(path(&third, "requests"), path(&third, "merged-rows")).unwrap();
+    fs::create_dir(path(&third, "events")).unwrap();
+    for directory in [&first, &second, &third] {
+        assert!(is_unfinished(directory.path()));
+        assert!(merge_rows(directory.path(), LATER).unwrap());
+        assert_eq!(histogram(directory.path()), wanted);
+        assert_eq!(Manifest::read(directory.path()).unwrap().merged, merged);
+        assert!(!is_unfinished(directory.path()));
+        for name in ["requests", "events"] {
+            assert!(!path(directory, name).exists(), "{name}");
+        }
+        assert!(!merge_rows(directory.path(), LATER).unwrap());
+    }
+}
+
+#[test]
+fn rows_stay_while_the_run_goes_on_is_damaged_or_does_not_add_up() {
     let records = [answered(0, 0, MS)];
+    let refused = |directory: &Path| merge_rows(directory, LATER).unwrap_err();
+    let is_running = |it: &TraceError| matches!(it, TraceError::Running { .. });
     let directory = run(&records, RunStatus::Running);
-    let refused = merge_rows(directory.path(), LATER);
-    assert!(
-        matches!(refused, Err(TraceError::Running { .. })),
-        "{refused:?}"
-    );
+    assert!(is_running(&refused(directory.path())));
     let directory = run(&records, RunStatus::Complete);
     let lock = RunLock::take(directory.path()).unwrap();
-    let refused = merge_rows(directory.path(), LATER);
-    assert!(
-        matches!(refused, Err(TraceError::Running { .. })),
-        "{refused:?}"
-    );
+    assert!(is_running(&refused(directory.path())));
     drop(lock);
-    fs::write(
-        directory.path().join("requests/other.parquet"),
-        "no segment",
-    )
-    .unwrap();
-    let refused = merge_rows(directory.path(), LATER);
+    let rows = directory.path().join("requests");
+    fs::write(rows.join("drive-1-c0r0-00000.spool"), "rows").unwrap();
+    let said = refused(directory.path()).to_string();
     assert!(
-        matches!(refused, Err(TraceError::Parquet { .. })),
-        "{refused:?}"
+        said.contains("it may hold rows that are in no segment"),
+        "{said}"
     );
-    assert!(directory.path().join("requests").exists());
-    let merged = Manifest::read(directory.path()).unwrap().merged;
-    assert_eq!(merged, None);
+    fs::remove_file(rows.join("drive-1-c0r0-00000.spool")).unwrap();
+    let segment = fs::read_dir(&rows).unwrap().next().unwrap().unwrap().path();
+    let bytes = fs::read(&segment).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[200] ^= 1;
+    fs::write(&segment, damaged).unwrap();
+    let said = refused(directory.path()).to_string();
+    assert!(said.contains("its checksum is wrong"), "{said}");
+    fs::write(&segment, bytes).unwrap();
+    let mut manifest = Manifest::read(directory.path()).unwrap();
+    manifest.counts.copies.recorded = 2;
+    manifest.write(directory.path()).unwrap();
+    let said = refused(directory.path()).to_string();
+    assert!(
+        said.contains("1 rows are there, and the manifest counts 2"),
+        "{said}"
+    );
+    assert!(rows.exists());
+    assert_eq!(Manifest::read(directory.path()).unwrap().merged, None);
+    assert!(!directory.path().join("histograms").exists());
 }

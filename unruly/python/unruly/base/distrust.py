@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -108,6 +109,9 @@ def self_distrust(context: Context) -> SelfDistrust:
     lag: dict[str, float] = {}
     late: float | None = None
     stamped = server_stamped = None
+    merged = _Merged.of(context.run)
+    if merged:
+        lag, late = merged.lag_ns, merged.late_share
     if not context.empty:
         known = context.pairs[["stamped", "server_stamped"]].sum()
         answered = context.size - int(context.pairs["failed"].sum())
@@ -130,8 +134,8 @@ def self_distrust(context: Context) -> SelfDistrust:
             stamped, server_stamped = (float(it) / answered for it in known)
     return SelfDistrust(
         send_lag_ns=lag,
-        tail_rows=0,
-        tail_explained_share=None,
+        tail_rows=merged.tail_rows if merged else 0,
+        tail_explained_share=merged.tail_explained_share if merged else None,
         kernel_stamp_share=stamped,
         server_kernel_stamp_share=server_stamped,
         sampler_lag_ns=_quantiles(sampler["lag"], sampler["lag_max"]),
@@ -146,8 +150,44 @@ def self_distrust(context: Context) -> SelfDistrust:
         throttled=fetch(resource_tables.held_back(resources)),
         fell_behind=fell_behind(context, lag.get("max", 0.0)),
         late_share=late,
-        unread=() if context.empty else _unread(context),
+        unread=_unread_of(context, merged),
     )
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """What was counted of the load generator before its rows became histograms."""
+
+    lag_ns: dict[str, float]
+    late_share: float
+    tail_rows: int
+    tail_explained_share: float | None
+    unread: tuple[Unread, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> _Merged | None:
+        delays = (run.merged or {}).get("delays")
+        if not isinstance(delays, dict) or not (run.merged or {}).get("requests"):
+            return None
+        requests = int((run.merged or {})["requests"])
+        lags = dict(zip(QUANTILES, map(float, delays["send_ns"]), strict=True))
+        tail = int(delays["tail"])
+        unread = int(delays["unread"])
+        return cls(
+            lags | {"max": float(delays["send_max_ns"])},
+            int(delays["late"]) / requests,
+            tail,
+            int(delays["tail_late"]) / tail if tail else None,
+            (Unread("replies", requests, unread, float(delays["unread_max_ns"])),)
+            if unread
+            else (),
+        )
+
+
+def _unread_of(context: Context, merged: _Merged | None) -> tuple[Unread, ...]:
+    if merged:
+        return merged.unread
+    return () if context.empty else _unread(context)
 
 
 def _unread(context: Context) -> tuple[Unread, ...]:

@@ -349,9 +349,10 @@ def _rows_merged(analysis: Analysis) -> Iterator[Finding]:
     `--room`).
 
     Means: Each response time is known within the 0.5 % of a bin, and count, minimum, mean and
-    maximum are exact. The times of single requests are gone: nothing explains slow requests, and
-    nobody can check any more whether the load generator was on time. If the run was analysed
-    before, its `summary.json` of that time has both until the next analysis replaces it.
+    maximum are exact. How late the load generator was had been counted before, so the run is as
+    trustworthy as it was. The times of single requests are gone: nothing explains slow requests. If
+    the run was analysed before, its `summary.json` has the causes until the next analysis replaces
+    it.
 
     Next: Collect runs while their rows are there (`unruly collect`), or keep rows for longer.
 
@@ -369,8 +370,7 @@ def _rows_merged(analysis: Analysis) -> Iterator[Finding]:
         8,
         "the rows were merged into histograms",
         f"A standing agent merged them on {at:%Y-%m-%d}. Each response time is known within 0.5 %. "
-        "The times of single requests are gone, so nothing explains slow requests, and it cannot "
-        "be checked whether the load generator was on time.",
+        "The times of single requests are gone, so nothing explains slow requests.",
         {"at_ns": merged.get("at_ns"), "requests": merged.get("requests")},
         "Collect runs while their rows are there (unruly collect), or keep rows for longer "
         "(unruly standing --keep).",

@@ -1,5 +1,5 @@
-//! The runs of standing agents, fetched from their hosts: `unruly host --send` there, and what takes
-//! them here.
+//! The runs of standing agents are fetched from their hosts: `unruly host --send` sends them, and
+//! `unruly collect` takes them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,13 +9,14 @@ use std::process::{ChildStdout, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use unruly_plan::ReachedHost;
 use unruly_trace::{
-    ColumnNs, DurationNs, Exit, Manifest, MonoNs, RunLock, RunStatus, TraceError, monotonic,
+    ColumnNs, DurationNs, Exit, Manifest, MonoNs, RunLock, RunStatus, TraceError, is_unfinished,
+    monotonic,
 };
 
 use super::{HostReport, VERSION, command, files};
@@ -31,7 +32,13 @@ const SILENT: DurationNs = DurationNs::seconds(60);
 /// How often it is looked whether a host still sends.
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
-/// What is wanted of a standing agent.
+/// Time that a host has to end after its last word.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most characters that are shown of a line that is no message.
+const SHOWN_CHARS: usize = 80;
+
+/// The question for the runs of a standing agent.
 #[derive(Debug, Serialize, Deserialize)]
 struct Wanted {
     version: u32,
@@ -81,7 +88,7 @@ pub fn send_runs() -> Result<()> {
         let manifest = Manifest::read(&run);
         let fits =
             |it: Manifest| it.status != RunStatus::Running && it.started_ns >= wanted.since_ns;
-        if manifest.is_ok_and(fits) {
+        if manifest.is_ok_and(fits) && !is_unfinished(&run) {
             send_run(&run, name)?;
         }
     }
@@ -95,36 +102,37 @@ fn send_run(run: &Path, name: &str) -> Result<()> {
     super::host::say(&HostReport::Sent { files })
 }
 
-/// What came from a host.
-#[derive(Debug, Default)]
-pub struct Collected {
-    /// The directories of the new runs, the earliest first.
-    pub runs: Vec<PathBuf>,
-    /// Their size.
-    pub bytes: u64,
-}
-
-/// Fetches the runs of a host's standing agent that are not in `output` yet. Each arrives whole or not
-/// at all; what a broken connection has left out comes the next time.
+/// Fetches the runs of a host's standing agent that are not in `output` yet, and passes the directory of each to
+/// `take` as soon as it is whole. What a broken connection has left out comes the next time. Returns how
+/// many runs and bytes came.
 ///
 /// # Errors
 ///
-/// When the host cannot be reached or sends nothing for a minute, or a run cannot be written.
+/// When the host cannot be reached or sends nothing for a minute, another collection writes to the same
+/// place, or a run cannot be written.
 pub fn collect(
     host: &ReachedHost,
     directory: &Path,
     output: &Path,
     since_ns: ColumnNs,
-) -> Result<Collected> {
+    take: &mut dyn FnMut(&Path),
+) -> Result<(usize, u64)> {
     let place = output.join(&host.name);
     fs::create_dir_all(&place)
         .with_context(|| format!("{}: cannot be made; hint: -o", place.display()))?;
+    let _lock = RunLock::take(&place).map_err(|error| match error {
+        TraceError::Running { .. } => {
+            anyhow::anyhow!("{}: another collection goes on", place.display())
+        }
+        error => error.into(),
+    })?;
     let question = Wanted {
         version: VERSION,
         directory: directory.to_owned(),
         since_ns,
         have: names(&place)?,
     };
+    let question = serde_json::to_string(&question)?;
     let mut log = tempfile::tempfile()?;
     let mut process = Process::start(
         command(host)
@@ -140,30 +148,44 @@ pub fn collect(
         )
     })?;
     let (input, output) = process.pipes();
-    let output = output.context("the output is piped")?;
-    let asked = input
-        .context("the input is piped")
-        .and_then(|mut it| Ok(writeln!(it, "{}", serde_json::to_string(&question)?)?));
-    let taken = take(&mut process, output, place);
+    let (mut input, output) = (
+        input.context("the input is piped")?,
+        output.context("the output is piped")?,
+    );
+    // A host that does not read must not hold us up. One that has ended says why by itself.
+    std::thread::spawn(move || drop(writeln!(input, "{question}")));
+    let taken = listen(&mut process, output, place, take);
+    if taken.is_err() {
+        process.end();
+    }
     let ended = wait(&mut process);
+    if ended == Exit::Code(0) && taken.is_ok() {
+        return taken;
+    }
     let mut complaint = String::new();
     std::io::Seek::rewind(&mut log)?;
     log.take(QUESTION_BYTES_MAX)
         .read_to_string(&mut complaint)?;
-    if ended != Exit::Code(0) {
-        let lines: Vec<&str> = complaint
-            .lines()
-            .filter(|it| !it.trim().is_empty())
-            .collect();
-        let last = lines[lines.len().saturating_sub(2)..].join("; ");
-        let reach = host.reach.join(" ");
-        bail!(
-            "{last}; hint: try it yourself: {reach} {} --version",
-            host.program
-        );
-    }
-    asked?;
-    taken
+    let lines: Vec<&str> = complaint
+        .lines()
+        .filter(|it| !it.trim().is_empty())
+        .collect();
+    let last = lines[lines.len().saturating_sub(2)..].join("; ");
+    let own = taken.err().map(|it| format!("{it:#}"));
+    let reasons: Vec<String> = own
+        .into_iter()
+        .chain((!last.is_empty()).then_some(last))
+        .collect();
+    let reason = if reasons.is_empty() {
+        "the connection ended before all had come".to_owned()
+    } else {
+        reasons.join("; ")
+    };
+    let reach = host.reach.join(" ");
+    bail!(
+        "{reason}; hint: try it yourself: {reach} {} --version",
+        host.program
+    )
 }
 
 /// Names of the runs in a folder, and removes what a broken connection has left there.
@@ -173,7 +195,7 @@ fn names(place: &Path) -> Result<BTreeSet<String>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with(PART) {
             fs::remove_dir_all(entry.path())?;
-        } else {
+        } else if entry.path().is_dir() {
             names.insert(name);
         }
     }
@@ -184,25 +206,38 @@ fn names(place: &Path) -> Result<BTreeSet<String>> {
 const PART: &str = ".part-";
 
 /// Takes the runs on a thread of its own, and ends a host that is silent.
-fn take(process: &mut Process, output: ChildStdout, place: PathBuf) -> Result<Collected> {
+fn listen(
+    process: &mut Process,
+    output: ChildStdout,
+    place: PathBuf,
+    take: &mut dyn FnMut(&Path),
+) -> Result<(usize, u64)> {
     let heard_ns = Arc::new(AtomicI64::new(monotonic().0));
-    let (done, result) = channel();
+    let (sender, arrived) = channel();
     let thread_heard = Arc::clone(&heard_ns);
     std::thread::spawn(move || {
         let input = BufReader::new(Heard {
             output,
             heard_ns: thread_heard,
         });
-        let _ = done.send(take_runs(input, &place));
+        let done = take_runs(input, &place, &mut |run| drop(sender.send(Ok(Some(run)))));
+        let _ = sender.send(done.map(|()| None));
     });
+    let (mut runs, mut bytes) = (0, 0);
     loop {
-        match result.recv_timeout(LOOK_PERIOD) {
-            Ok(taken) => return taken,
+        match arrived.recv_timeout(LOOK_PERIOD) {
+            Ok(Ok(Some(run))) => {
+                (runs, bytes) = (runs + 1, bytes + size_bytes(&run));
+                take(&run);
+            }
+            Ok(Ok(None)) => return Ok((runs, bytes)),
+            Ok(Err(error)) => return Err(error),
             Err(RecvTimeoutError::Disconnected) => bail!("the thread that takes the runs died"),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if monotonic() - MonoNs(heard_ns.load(Ordering::Relaxed)) > SILENT {
             process.end();
+            bail!("the host sent nothing for {} s", SILENT.to_std().as_secs());
         }
     }
 }
@@ -221,8 +256,8 @@ impl Read for Heard {
     }
 }
 
-fn take_runs(mut input: impl BufRead, place: &Path) -> Result<Collected> {
-    let mut collected = Collected::default();
+/// Takes runs until the input ends.
+fn take_runs(mut input: impl BufRead, place: &Path, whole: &mut dyn FnMut(PathBuf)) -> Result<()> {
     let mut coming: Option<(String, PathBuf, u64)> = None;
     let mut line = String::new();
     while input
@@ -231,7 +266,11 @@ fn take_runs(mut input: impl BufRead, place: &Path) -> Result<Collected> {
         .read_line(&mut line)?
         > 0
     {
-        match (serde_json::from_str(&line)?, coming.as_mut()) {
+        let report = serde_json::from_str(&line).with_context(|| {
+            let shown: String = line.trim_end().chars().take(SHOWN_CHARS).collect();
+            format!("the host printed {shown:?}, which is no message of unruly; hint: does its shell print a greeting?")
+        })?;
+        match (report, coming.as_mut()) {
             (HostReport::Run { name }, _) => {
                 let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
                 ensure!(
@@ -257,19 +296,23 @@ fn take_runs(mut input: impl BufRead, place: &Path) -> Result<Collected> {
                 ensure!(files == *taken, "{name}: {taken} of {files} files came");
                 let run = place.join(&*name);
                 fs::rename(folder, &run)?;
-                collected.bytes += size_bytes(&run);
-                collected.runs.push(run);
+                whole(run);
                 coming = None;
             }
             _ => bail!("the host sends what belongs to no run"),
         }
         line.clear();
     }
-    Ok(collected)
+    Ok(())
 }
 
+/// Waits for the end of a process whose output has ended.
 fn wait(process: &mut Process) -> Exit {
+    let until = Instant::now() + LEAVE_TIMEOUT;
     while !process.reap() {
+        if Instant::now() > until {
+            process.end();
+        }
         std::thread::sleep(LOOK_PERIOD / 10);
     }
     process.exit().unwrap_or(Exit::Code(1))
@@ -279,11 +322,12 @@ fn wait(process: &mut Process) -> Exit {
 mod tests {
     use super::*;
 
-    fn taken(lines: &[&str]) -> (tempfile::TempDir, Result<Collected>) {
+    fn taken(lines: &[&str]) -> (tempfile::TempDir, Result<Vec<PathBuf>>) {
         let place = tempfile::tempdir().unwrap();
         let input = lines.join("\n");
-        let taken = take_runs(input.as_bytes(), place.path());
-        (place, taken)
+        let mut runs = Vec::new();
+        let done = take_runs(input.as_bytes(), place.path(), &mut |run| runs.push(run));
+        (place, done.map(|()| runs))
     }
 
     const RUN: &str = r#"{"run":{"name":"20261130T160000Z"}}"#;
@@ -294,14 +338,14 @@ mod tests {
         let file = format!(r#"{{"file":{{"path":"logs/a","bytes":0,"sha256":"{EMPTY}"}}}}"#);
         let (place, taken) = taken(&[RUN, &file, r#"{"sent":{"files":1}}"#]);
         let run = place.path().join("20261130T160000Z");
-        assert_eq!(taken.unwrap().runs, std::slice::from_ref(&run));
+        assert_eq!(taken.unwrap(), std::slice::from_ref(&run));
         assert!(run.join("logs/a").is_file());
     }
 
     #[test]
     fn a_run_that_was_cut_off_is_not_there_and_comes_again() {
         let (place, told) = taken(&[RUN]);
-        assert!(told.unwrap().runs.is_empty());
+        assert!(told.unwrap().is_empty());
         assert_eq!(names(place.path()).unwrap(), BTreeSet::new());
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         let (_place, told) = taken(&[RUN, r#"{"sent":{"files":1}}"#]);
@@ -320,5 +364,7 @@ mod tests {
         assert!(said.contains("outside the run directory"), "{said}");
         let said = taken(&[&file]).1.unwrap_err().to_string();
         assert!(said.contains("belongs to no run"), "{said}");
+        let said = taken(&["Welcome to node-1!"]).1.unwrap_err().to_string();
+        assert!(said.contains("does its shell print a greeting?"), "{said}");
     }
 }

@@ -22,9 +22,11 @@ pub(super) fn send<W: Write>(folder: &Path, skip: &Path, lock: impl Fn() -> W) -
             let entry = entry?;
             let path = entry.path();
             let is_lock = entry.file_name().as_encoded_bytes().starts_with(b".");
-            if path.is_dir() {
+            // A link may lead anywhere, and a pipe has no end.
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
                 folders.push(path);
-            } else if path != skip && !is_lock {
+            } else if kind.is_file() && path != skip && !is_lock {
                 send_file(folder, &path, &lock)?;
                 sent += 1;
             }

@@ -117,7 +117,7 @@ fn carry_out(order: Order) -> Result<u8> {
     let lines = std::thread::spawn(move || pass_on(BufReader::new(output)));
     let left = wait(&process, &gone, &input);
     let _ = lines.join();
-    // Its control group goes with it, while the thread that made it still waits for lines.
+    // The thread that made its control group still waits for lines.
     drop(quota.lock().map(|mut it| it.take()));
     if !left {
         // Its rows are lost, whatever the process said of itself.

@@ -22,7 +22,7 @@ use unruly_program::tool;
 use unruly_trace::{ClockPair, Host, Tool};
 
 pub(crate) use actions::Action;
-pub use archive::{Collected, collect, send_runs};
+pub use archive::{collect, send_runs};
 pub(crate) use clocks::{Clocks, Span};
 pub(crate) use files::receive;
 pub use host::serve;

@@ -1,9 +1,11 @@
 //! What stays of the runs of a standing agent: rows for some time, then histograms, within a bound.
 
+use std::collections::VecDeque;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use unruly_trace::{ColumnNs, Manifest, RunStatus, Table, WallNs, merge_rows};
+use unruly_trace::{ColumnNs, Manifest, RunStatus, Table, WallNs, is_unfinished, merge_rows};
 
 use super::StandingOptions;
 
@@ -14,55 +16,88 @@ pub(crate) const RUNS: &str = "runs";
 pub(super) fn runs(place: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(place.join(RUNS)).into_iter().flatten();
     let folders = entries.flatten().map(|it| it.path());
-    let mut runs: Vec<PathBuf> = folders
-        .filter(|it| it.join(Manifest::FILE).is_file())
-        .collect();
+    let mut runs: Vec<PathBuf> = folders.filter(|it| is_run(it)).collect();
     // Their names are times.
     runs.sort();
     runs
 }
 
-/// Merges the rows of old runs, and then of the earliest ones until all fit into the room. When no run
-/// has rows any more the earliest one goes. Returns a sentence about each that could not be made
-/// smaller, and about each that went.
+/// True for a folder that the agent made for a run. What a person has put there, or linked, is left alone.
+fn is_run(path: &Path) -> bool {
+    let name = path.file_name().and_then(|it| it.to_str()).unwrap_or("");
+    let is_time = name.len() == 16
+        && name.bytes().enumerate().all(|(place, byte)| match place {
+            8 => byte == b'T',
+            15 => byte == b'Z',
+            _ => byte.is_ascii_digit(),
+        });
+    is_time && fs::symlink_metadata(path).is_ok_and(|it| it.is_dir())
+}
+
+/// Merges the rows of old runs. While all runs together do not fit into the room, merges the earliest rows
+/// if rows take more than half of it, and removes the earliest run otherwise: so there are both,
+/// rows of the last days and histograms of earlier ones. Returns a sentence about each run that could
+/// not be made smaller, and about each that was removed.
 pub(super) fn tidy(place: &Path, now: WallNs, options: &StandingOptions) -> Vec<String> {
     let mut told = Vec::new();
-    let mut runs = runs(place);
-    // Each looks at the sizes of many files: once for all.
-    let mut sizes: Vec<u64> = runs.iter().map(|it| size_bytes(it)).collect();
+    let mut runs: VecDeque<Kept> = runs(place).into_iter().map(Kept::look).collect();
     let keep_ns = i64::try_from(options.keep.as_nanos()).unwrap_or(i64::MAX);
     let oldest = ColumnNs(now.0.saturating_sub(keep_ns));
-    for (run, size) in runs.iter().zip(&mut sizes) {
-        if has_rows(run) && ended(run).is_some_and(|ended| ended < oldest) {
-            merge(run, now, size, &mut told);
+    for run in &mut runs {
+        let is_old = || ended(&run.path).is_some_and(|ended| ended < oldest);
+        if is_unfinished(&run.path) || (run.has_rows && is_old()) {
+            run.merge(now, &mut told);
         }
     }
-    let mut place_of_next = 0;
-    while sizes.iter().sum::<u64>() > options.room_bytes && place_of_next < runs.len() {
-        let (run, size) = (&runs[place_of_next], &mut sizes[place_of_next]);
-        if has_rows(run) && ended(run).is_some() {
-            merge(run, now, size, &mut told);
-        }
-        place_of_next += 1;
-    }
-    while sizes.iter().sum::<u64>() > options.room_bytes && !runs.is_empty() {
-        let (run, _) = (runs.remove(0), sizes.remove(0));
-        match fs::remove_dir_all(&run) {
-            Ok(()) => told.push(format!(
-                "{} was removed: there is no room for more runs (--room)",
-                run.display()
-            )),
-            Err(error) => told.push(format!("{}: cannot be removed: {error}", run.display())),
+    while runs.iter().map(|it| it.bytes).sum::<u64>() > options.room_bytes {
+        let with_rows = runs.iter().filter(|it| it.has_rows);
+        let of_rows: u64 = with_rows.map(|it| it.bytes).sum();
+        let earliest = runs.iter_mut().find(|it| it.has_rows);
+        match earliest.filter(|_| of_rows > options.room_bytes / 2) {
+            Some(run) if ended(&run.path).is_some() => run.merge(now, &mut told),
+            _ => match runs.pop_front() {
+                Some(run) => told.push(run.remove()),
+                None => break,
+            },
         }
     }
     told
 }
 
-fn merge(run: &Path, now: WallNs, size: &mut u64, told: &mut Vec<String>) {
-    if let Err(error) = merge_rows(run, ColumnNs(now.0)) {
-        told.push(format!("its rows stay: {error}"));
+/// A run as it is on the disk.
+struct Kept {
+    path: PathBuf,
+    bytes: u64,
+    has_rows: bool,
+}
+
+impl Kept {
+    fn look(path: PathBuf) -> Self {
+        Self {
+            bytes: size_bytes(&path),
+            has_rows: has_rows(&path),
+            path,
+        }
     }
-    *size = size_bytes(run);
+
+    /// Merges its rows. One that cannot be merged counts as one without rows, so that it is removed in
+    /// its turn.
+    fn merge(&mut self, now: WallNs, told: &mut Vec<String>) {
+        if let Err(error) = merge_rows(&self.path, ColumnNs(now.0)) {
+            let place = self.path.display();
+            told.push(format!("{place}: the rows cannot be merged: {error}"));
+        }
+        (self.bytes, self.has_rows) = (size_bytes(&self.path), false);
+    }
+
+    /// Removes it. Returns a sentence about that.
+    fn remove(self) -> String {
+        let place = self.path.display();
+        match fs::remove_dir_all(&self.path) {
+            Ok(()) => format!("{place} was removed: there is no room for more runs (--room)"),
+            Err(error) => format!("{place}: cannot be removed: {error}"),
+        }
+    }
 }
 
 fn has_rows(run: &Path) -> bool {
@@ -76,13 +111,13 @@ fn ended(run: &Path) -> Option<ColumnNs> {
     is_over.then(|| manifest.ended_ns.unwrap_or(manifest.started_ns))
 }
 
-/// The bytes of all files below a folder.
+/// The room that all files below a folder take on the disk.
 pub(crate) fn size_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
             Ok(it) if it.is_dir() => size_bytes(&entry.path()),
-            Ok(it) => it.len(),
+            Ok(it) => it.blocks() * 512,
             Err(_) => 0,
         })
         .sum()
@@ -121,6 +156,7 @@ mod tests {
         fs::write(run.join("requests/drive-0.log"), vec![0; ROWS]).unwrap();
         let mut manifest = golden.clone();
         manifest.status = RunStatus::Complete;
+        manifest.counts = unruly_trace::Counts::default();
         manifest.started_ns = ColumnNs(at_ns - HOUR_NS);
         manifest.ended_ns = Some(ColumnNs(at_ns));
         manifest.write(&run).unwrap();
@@ -154,7 +190,8 @@ mod tests {
             let runs = runs(place.path());
             let with_rows = runs.iter().filter(|it| has_rows(it)).count();
             assert!(with_rows <= 25, "hour {hour}: {with_rows} runs have rows");
-            // The latest is never the one that goes.
+            assert!(with_rows >= runs.len().min(14), "hour {hour}: {with_rows}");
+            // The latest is never the one that goes, and rows have half of the room.
             assert!(has_rows(runs.last().unwrap()), "hour {hour}");
         }
         let left = runs(place.path()).len();
@@ -183,7 +220,10 @@ mod tests {
         fs::write(run.join("requests/a.parquet"), "no segment").unwrap();
         let later = WallNs(START_NS + 1_000 * HOUR_NS);
         let told = tidy(place.path(), later, &options(DAY, u64::MAX));
-        assert!(told[0].starts_with("its rows stay: "), "{told:?}");
+        assert!(
+            told[0].contains(": the rows cannot be merged: "),
+            "{told:?}"
+        );
         assert!(has_rows(&run));
     }
 }

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use unruly_plan::{Arrivals, Load, Plan, Secret};
-use unruly_trace::{ClockPair, Exit, Manifest, RunLock, RunStatus, grouped, recover};
+use unruly_trace::{ClockPair, Manifest, RunLock, RunStatus, TraceError, grouped, recover};
 
 use crate::live::LiveOptions;
 use crate::process::Process;
@@ -33,7 +33,7 @@ const VERB: &str = "turn";
 /// The plan of the run that goes on, in the agent's directory.
 const PLAN: &str = "turn.toml";
 
-/// Time that a run has to end after the agent has asked it to.
+/// Time that a run has to end after the agent has asked it to do so.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How often a run is looked at.
@@ -80,12 +80,13 @@ pub fn stand(plan: &Plan, options: &StandingOptions, say: &dyn Fn(&str)) -> Resu
             place.display()
         )
     })?;
-    let Ok(_lock) = RunLock::take(place) else {
-        bail!(
+    let _lock = RunLock::take(place).map_err(|error| match error {
+        TraceError::Running { .. } => anyhow::anyhow!(
             "{}: another standing agent has this directory; hint: name one of its own with -o",
             place.display()
-        );
-    };
+        ),
+        error => error.into(),
+    })?;
     let stop = stop_on_signals()?;
     let is_stopped = || stop.load(Ordering::Acquire);
     let (mut pause, mut runs) = (PAUSE_LEAST, 0_u64);
@@ -164,6 +165,11 @@ fn measure(plan: &Plan, options: &StandingOptions, stop: &Arc<AtomicBool>) -> Re
     );
     let place = &options.directory;
     let output = place.join(RUNS).join(turn.name());
+    ensure!(
+        !output.exists(),
+        "{}: there is such a run already; hint: was the clock set back?",
+        output.display()
+    );
     let plan_file = place.join(PLAN);
     fs::write(&plan_file, turn.plan(plan).to_toml()).with_context(|| {
         format!(
@@ -184,19 +190,28 @@ fn measure(plan: &Plan, options: &StandingOptions, stop: &Arc<AtomicBool>) -> Re
     }
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut process = Process::start(&mut command).context("a run cannot be started")?;
-    let ended = wait(&mut process, turn.longest(), stop);
-    let manifest = Manifest::read(&output).with_context(|| match ended {
-        Some(exit) => format!("the run {exit} before it began"),
-        None => "the run did not begin".to_owned(),
-    })?;
+    wait(&mut process, turn.longest(), stop);
+    let Ok(manifest) = Manifest::read(&output) else {
+        // A folder without a manifest is no run, and would stay for ever.
+        let _ = fs::remove_dir_all(&output);
+        bail!("the run did not begin: its own message is above");
+    };
     if manifest.status == RunStatus::Running {
         recover(&output)?;
+    }
+    let manifest = Manifest::read(&output)?;
+    if let Some(reason) = manifest.broken.first()
+        && manifest.counts.copies.scheduled == 0
+    {
+        let reason = reason.clone();
+        fs::remove_dir_all(&output)?;
+        bail!("the run sent nothing: {reason}");
     }
     told(&output)
 }
 
 /// Waits until a run has ended, and ends it when it takes much longer than it should.
-fn wait(process: &mut Process, longest: Duration, stop: &AtomicBool) -> Option<Exit> {
+fn wait(process: &mut Process, longest: Duration, stop: &AtomicBool) {
     let mut until = Instant::now() + longest + LEAVE_TIMEOUT;
     let mut told = false;
     while !process.reap() {
@@ -209,7 +224,6 @@ fn wait(process: &mut Process, longest: Duration, stop: &AtomicBool) -> Option<E
         }
         std::thread::sleep(LOOK_PERIOD);
     }
-    process.exit()
 }
 
 /// Returns a line about a run that is over.
