@@ -42,6 +42,7 @@ class MadeRun:
     command: list[str] | None = None
     timeless: frozenset[str] = frozenset()
     foreign: bool = False
+    merged: dict[str, Any] | None = None
     watched: bool = False
 
 
