@@ -26,7 +26,7 @@ SIM := $(CHECKED)/flurry-sim
 CHECKER := target/linearizability
 JVM := unruly/jvm/target/unruly-jvm.jar
 
-.PHONY: help setup hook build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
+.PHONY: help setup hook build gate-build demo-build fmt lint lint-text test test-long test-all tools compile compile-benches test-rust \
 	transcripts test-flurry test-seeds test-model sim sim-bugs fuzz test-python test-python-slow rules smoke e2e \
 	mutations mutations-today mutations-all e2e-services differential guidellm kafka opentelemetry redis-clients node-clients kubernetes chaos soak fuzz-files advisories notices notices-javascript sbom release test-release bench bench-flurry pages docs site test-site \
 	demo check jvm test-jvm
@@ -54,10 +54,14 @@ build: ## Build the programs, optimised
 	cargo build --release --locked --package unruly --package flurry-cli --package unruly-fuzz --bins
 	@touch $(RELEASE)/.whole
 
-# The demo needs no client of Cassandra or etcd, no QUIC and no KCP: they are half of a first build.
-demo-build: ## Build the programs without what the demo does not need
+# The clients of Cassandra and etcd, QUIC and KCP are half of a first build.
+gate-build: ## Build the program for a gate in CI: without the clients that take long to compile
 	@if [ -e $(RELEASE)/.whole ]; then $(MAKE) --no-print-directory build; \
-	else cargo build --release --locked --package unruly --no-default-features --bins; fi
+	else cargo build --release --locked --package unruly --no-default-features --features flurry --bins; fi
+
+demo-build: ## Build the demo's program: without Flurry too, and optimised only where requests pass
+	@if [ -e $(RELEASE)/.whole ]; then $(MAKE) --no-print-directory build; \
+	else cargo build --profile demo --locked --package unruly --no-default-features --bins; fi
 
 fmt: setup ## Format everything
 	cargo fmt --all
@@ -75,8 +79,8 @@ lint-text: setup ## The same without clippy, which `compile` runs
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check --hide-inclusion-graph licenses bans sources; fi
 
 # Stages joined by a plus run beside each other.
-QUICK := setup+tools compile lint-text+test-rust test-python test-flurry+rules smoke
-LONG := e2e test-seeds test-jvm test-site test-model fuzz test-python-slow mutations
+QUICK := setup+tools+compile lint-text+test-rust+test-flurry+test-python smoke+rules
+LONG := e2e test-python-slow test-seeds test-jvm test-site test-model fuzz mutations
 
 test: ## The tests that find bugs fastest: 15 minutes on two cores from nothing
 	@scripts/stages.sh $(QUICK)
@@ -153,10 +157,10 @@ fuzz: compile ## Feed every parser with input that is nearly right, 10 s for eac
 # Two processes with one thread of the engine each: together they fill two cores.
 PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-test-python: setup ## Python tests that need neither a browser nor Spark
+test-python: setup ## Python tests of at most a few seconds, without a browser and Spark
 	UNRULY_THREADS=1 UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m "not slow" unruly/python
 
-test-python-slow: setup compile ## Python tests of the report in a real Chromium, of Spark, and of methods by simulation
+test-python-slow: setup compile ## Longer Python tests: the report in a real Chromium, Spark, methods by simulation
 	scripts/debian.sh chromium chromium fonts-dejavu-core
 	scripts/debian.sh java default-jre-headless
 	UNRULY_BINARY=$(CURDIR)/$(CHECKED)/unruly $(PYTEST) -m slow unruly/python
@@ -190,7 +194,7 @@ $(CHECKER): FORCE
 
 # Programs and examples of the build that the other tests use.
 smoke: setup ## A few end-to-end tests of each part: plan, run, trace, report on this machine
-	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 2 -m smoke -k "not jvm" $(E2E)
+	UNRULY_PROGRAMS=$(CURDIR)/$(CHECKED) $(PY) -m pytest -q -n 3 --dist loadfile -m smoke -k "not jvm" $(E2E)
 
 # No test begins after $TESTS_UNTIL.
 E2E_PYTEST := PYTHONPATH=$(CURDIR)/common/testing $(PY) -m pytest -q -p deadline

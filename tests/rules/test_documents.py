@@ -100,7 +100,7 @@ def test_the_commands_of_the_documents_are_targets_of_the_makefile() -> None:
         for word in words.replace(" | ", " ").split()
     }
     assert {("demo", "README.md"), ("check", "CONTRIBUTING.md")} <= named
-    assert {("demo-build", "ci.md"), ("bench-flurry", "README.md")} <= named
+    assert {("gate-build", "ci.md"), ("bench-flurry", "README.md")} <= named
     assert {(word, page) for word, page in named if word not in targets} == set()
 
 

@@ -62,5 +62,7 @@ def test_no_shipped_build_takes_the_whole_workspace_and_so_the_bugs_of_the_simul
     assert builds == [
         "cargo build --release --locked --package unruly --package flurry-cli --package unruly-fuzz"
         " --bins",
-        "cargo build --release --locked --package unruly --no-default-features --bins",
+        "cargo build --release --locked --package unruly --no-default-features --features flurry"
+        " --bins",
+        "cargo build --profile demo --locked --package unruly --no-default-features --bins",
     ]

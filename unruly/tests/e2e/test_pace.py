@@ -32,7 +32,6 @@ def together(run: Measured) -> float:
     return float(np.corrcoef(series)[0, 1])
 
 
-@pytest.mark.smoke
 def test_clients_of_all_processes_think_faster_in_the_same_bursts(tmp_path: Path) -> None:
     # 5,000 requests a second in bursts of 12 ms: a window of 0.2 s sees nearly all of I.
     loop = 'arrivals = "closed"\nthink = "100ms"\nprocesses = 2\n'

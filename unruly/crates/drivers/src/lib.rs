@@ -9,6 +9,7 @@
 mod cassandra;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "flurry")]
 mod flurry;
 mod garage;
 mod lines;
@@ -101,6 +102,8 @@ const LEFT_OUT: &[&str] = &[
     "cassandra",
     #[cfg(not(feature = "etcd"))]
     "etcd",
+    #[cfg(not(feature = "flurry"))]
+    "flurry",
 ];
 
 /// Connects to a store.
@@ -110,6 +113,7 @@ fn open(settings: &Settings) -> Result<Box<dyn Store>> {
         "cassandra" => Box::new(cassandra::open(settings)?),
         #[cfg(feature = "etcd")]
         "etcd" => Box::new(etcd::open(settings)?),
+        #[cfg(feature = "flurry")]
         "flurry" => Box::new(flurry::open(settings)?),
         "garage-k2v" => Box::new(garage::open(settings)?),
         scheme if LEFT_OUT.contains(&scheme) => bail!(
