@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use unruly_trace::{ColumnNs, Manifest, RunStatus, Table, WallNs, is_unfinished, merge_rows};
 
@@ -37,19 +38,27 @@ fn is_run(path: &Path) -> bool {
 /// Merges the rows of old runs. While all runs together do not fit into the room, merges the earliest rows
 /// if rows take more than half of it, and removes the earliest run otherwise: so there are both,
 /// rows of the last days and histograms of earlier ones. Returns a sentence about each run that could
-/// not be made smaller, and about each that was removed.
-pub(super) fn tidy(place: &Path, now: WallNs, options: &StandingOptions) -> Vec<String> {
+/// not be made smaller, and about each that was removed. Ends after the run at hand when `stop` is set, since
+/// to merge many runs takes minutes.
+pub(super) fn tidy(
+    place: &Path,
+    now: WallNs,
+    options: &StandingOptions,
+    stop: &AtomicBool,
+) -> Vec<String> {
+    let is_stopped = || stop.load(Ordering::Acquire);
     let mut told = Vec::new();
     let mut runs: VecDeque<Kept> = runs(place).into_iter().map(Kept::look).collect();
     let keep_ns = i64::try_from(options.keep.as_nanos()).unwrap_or(i64::MAX);
     let oldest = ColumnNs(now.0.saturating_sub(keep_ns));
-    for run in &mut runs {
+    for run in runs.iter_mut().take_while(|_| !is_stopped()) {
         let is_old = || ended(&run.path).is_some_and(|ended| ended < oldest);
         if is_unfinished(&run.path) || (run.has_rows && is_old()) {
             run.merge(now, &mut told);
         }
     }
-    while runs.iter().map(|it| it.bytes).sum::<u64>() > options.room_bytes {
+    let taken = |runs: &VecDeque<Kept>| runs.iter().map(|it| it.bytes).sum::<u64>();
+    while !is_stopped() && taken(&runs) > options.room_bytes {
         let with_rows = runs.iter().filter(|it| it.has_rows);
         let of_rows: u64 = with_rows.map(|it| it.bytes).sum();
         let earliest = runs.iter_mut().find(|it| it.has_rows);
@@ -134,6 +143,7 @@ mod tests {
     const HOUR_NS: i64 = 3_600_000_000_000;
     const DAY: Duration = Duration::from_secs(24 * 3_600);
     const ROWS: usize = 100_000;
+    static GOES_ON: AtomicBool = AtomicBool::new(false);
     const START_NS: i64 = 1_796_000_000_000_000_000;
 
     fn options(keep: Duration, room_bytes: u64) -> StandingOptions {
@@ -185,7 +195,7 @@ mod tests {
             let taken = size_bytes(&place.path().join(RUNS));
             assert!(taken <= room + one, "hour {hour}: {taken} of {room}");
             let now = WallNs(START_NS + hour * HOUR_NS);
-            removed += tidy(place.path(), now, &options).len();
+            removed += tidy(place.path(), now, &options, &GOES_ON).len();
             assert!(size_bytes(&place.path().join(RUNS)) <= room, "hour {hour}");
             let runs = runs(place.path());
             let with_rows = runs.iter().filter(|it| has_rows(it)).count();
@@ -209,7 +219,8 @@ mod tests {
         let other = place.path().join(RUNS).join("notes");
         fs::create_dir_all(&other).unwrap();
         let later = WallNs(START_NS + 1_000 * HOUR_NS);
-        assert_eq!(tidy(place.path(), later, &options(DAY, u64::MAX)), [""; 0]);
+        let told = tidy(place.path(), later, &options(DAY, u64::MAX), &GOES_ON);
+        assert_eq!(told, [""; 0]);
         assert!(has_rows(&run) && other.exists());
     }
 
@@ -219,11 +230,24 @@ mod tests {
         let run = add_run(place.path(), 0, &golden());
         fs::write(run.join("requests/a.parquet"), "no segment").unwrap();
         let later = WallNs(START_NS + 1_000 * HOUR_NS);
-        let told = tidy(place.path(), later, &options(DAY, u64::MAX));
+        let told = tidy(place.path(), later, &options(DAY, u64::MAX), &GOES_ON);
         assert!(
             told[0].contains(": the rows cannot be merged: "),
             "{told:?}"
         );
         assert!(has_rows(&run));
+    }
+
+    #[test]
+    fn a_stop_comes_between_two_runs_and_not_after_all() {
+        let place = tempfile::tempdir().unwrap();
+        let runs = [0, 1].map(|hour| add_run(place.path(), hour, &golden()));
+        let later = WallNs(START_NS + 1_000 * HOUR_NS);
+        let stopped = AtomicBool::new(true);
+        assert_eq!(
+            tidy(place.path(), later, &options(DAY, 0), &stopped),
+            [""; 0]
+        );
+        assert!(runs.iter().all(|run| has_rows(run)));
     }
 }

@@ -92,8 +92,11 @@ pub fn stand(plan: &Plan, options: &StandingOptions, say: &dyn Fn(&str)) -> Resu
     let (mut pause, mut runs) = (PAUSE_LEAST, 0_u64);
     repair(place);
     while !is_stopped() {
-        for told in keep::tidy(place, ClockPair::now().wall_ns, options) {
+        for told in keep::tidy(place, ClockPair::now().wall_ns, options, &stop) {
             eprintln!("{told}");
+        }
+        if is_stopped() {
+            break;
         }
         match measure(plan, options, &stop) {
             Ok(told) => {
