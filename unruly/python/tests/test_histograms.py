@@ -13,7 +13,7 @@ import unruly
 from synthetic import NS, STARTED_NS, Segments, _table
 from unruly.base.judging import judge
 from unruly.base.limits import Limit
-from unruly.errors import ParameterError
+from unruly.errors import ExportError, ParameterError
 from unruly.output.summary import summary
 from unruly.stats import bin_count_above, bin_quantile, bucket_edges, spread
 
@@ -249,3 +249,16 @@ def test_overlapping_bins_too_many_to_lay_side_by_side_agree_with_few():
     many = bin_quantile(low, high, count, 0.9)
     few = bin_quantile(low[:3000], high[:3000], count[:3000], 0.9)
     assert many.value == pytest.approx(few.value, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.hlog", "x.hgrm"])
+def test_what_needs_single_requests_is_not_exported_as_an_empty_file(name, tmp_path):
+    run = write_bins(tmp_path / "run", fine_bins(seconds=3)[0])
+    with pytest.raises(ExportError, match="has histograms and no single requests"):
+        unruly.export(run, tmp_path / name)
+
+
+def test_advice_without_single_requests_says_so(tmp_path):
+    run = unruly.open_run(write_bins(tmp_path / "run", fine_bins(seconds=3)[0]))
+    found = unruly.advise(run)
+    assert found.detection.absent[0].reason == "the run has histograms and no single requests"

@@ -108,6 +108,11 @@ class Run(Shown):
         return merged if isinstance(merged, dict) else None
 
     @property
+    def keeps_bins_alone(self) -> bool:
+        """It has histograms and no row of a single request: imported so, or merged."""
+        return bool(self.segments["histograms"]) and not self.segments["requests"]
+
+    @property
     def broken(self) -> list[str]:
         """What broke it, a sentence each: processes that died, segments that cannot be read."""
         return [str(it) for it in self.manifest.get("broken") or []] + self.unreadable

@@ -47,7 +47,14 @@ def format_of(path: Path, asked: str | None) -> str:
 
 
 def write_rows(run: Run, path: Path) -> None:
-    """Write every measured row as CSV; the rows go from the engine to the file."""
+    """Write every measured row as CSV; the rows go from the engine to the file.
+
+    Raises
+    ------
+    ExportError
+        When the run has no rows, only histograms.
+    """
+    _need_rows(run)
     rows = request_tables.measured(run.requests)
     run.engine.write_csv(export_tables.plain_rows(rows), path)
 
@@ -58,7 +65,7 @@ def hlog_lines(run: Run, latency: str, op: str | None = None) -> Iterator[str]:
     Raises
     ------
     ExportError
-        When nothing was answered, or the op was not measured.
+        When nothing was answered, the op was not measured, or the run has histograms alone.
     """
     frame = _buckets(run, latency, op)
     start = int(frame["second"].min())
@@ -124,7 +131,18 @@ def _ticks(total: int) -> Iterator[float]:
     yield 1.0
 
 
+def _need_rows(run: Run) -> None:
+    if run.keeps_bins_alone:
+        raise ExportError(
+            run.path,
+            "has histograms and no single requests",
+            "a run that has its rows",
+            "--format json writes its summary",
+        )
+
+
 def _buckets(run: Run, latency: str, op: str | None) -> pd.DataFrame:
+    _need_rows(run)
     if latency not in request_tables.LATENCIES:
         wanted = " or ".join(request_tables.LATENCIES)
         raise ExportError(

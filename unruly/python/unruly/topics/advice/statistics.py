@@ -185,7 +185,12 @@ def _check(wanted: Wanted) -> None:
 def _nothing(
     run: Run, wanted: Wanted, sla: SlaTable, sla_name: str, trustworthy: bool | None
 ) -> Advice:
-    absent = (Absent(EVERY, EVERY, "nothing was measured"),)
+    why = (
+        "the run has histograms and no single requests"
+        if run.keeps_bins_alone
+        else "nothing was measured"
+    )
+    absent = (Absent(EVERY, EVERY, why),)
 
     def part(name: PartName) -> Part[Any]:
         return Part(name, "", "", (), absent)
