@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from unruly.drawing.chart import records
-from unruly.tables import fetch, open_engine
+from unruly.tables import fetch, open_engine, resources
 
 
 @pytest.fixture
@@ -59,3 +59,22 @@ def test_the_layers_of_a_chart_share_their_rows():
     assert all(it.data.values is data.values for it, data in zip(layered.layer, drawn, strict=True))
     found = layered.to_dict(validate=False)["datasets"].values()
     assert sorted(found, key=len) == [[{"x": at, "y": at} for at in range(n)] for n in (2, 3)]
+
+
+def test_a_busy_host_is_not_hidden_by_idle_ones():
+    samples = pd.DataFrame(
+        {
+            "host": ["busy", "busy", "idle", "idle"],
+            "watched": pd.Series([None] * 4, dtype="str"),
+            "started_ns": [0, 10, 0, 10],
+            "ended_ns": [10, 20, 10, 20],
+            "cpu_steal_share": [0.0, 0.2, 0.0, 0.0],
+            "psi_cpu_some_ns": [8, 4, 0, 0],
+            "psi_io_some_ns": [0, 0, 1, 1],
+            "psi_memory_some_ns": [0, 0, 0, 0],
+        }
+    )
+    [found] = _rows(resources.hosts(ibis.memtable(samples)))
+    expected = {"steal_mean": 0.1, "steal_max": 0.2}
+    expected |= {"psi_cpu": 0.6, "psi_io": 0.1, "psi_memory": 0.0}
+    assert found == pytest.approx(expected)

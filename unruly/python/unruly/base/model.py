@@ -236,7 +236,8 @@ class SelfDistrust(Shown):
 
     ``send_lag_ns`` and ``sampler_lag_ns`` map "p50", "p90", "p99", "p99_9", "max" to nanoseconds
     (empty when nothing was recorded). ``tail_explained_share``: of the rows beyond the p99 of
-    their (cell, op), the share whose send lag is more than half of their response time.
+    their (cell, op), the share whose send lag is more than half of their response time. Steal and
+    pressure (PSI) are those of the host where each is highest.
     """
 
     send_lag_ns: dict[str, float]

@@ -41,16 +41,20 @@ def samplers(resources: Table) -> Table:
 
 
 def hosts(resources: Table) -> Table:
-    """Steal and pressure of the hosts: one row."""
+    """Steal and pressure of the hosts: one row, each figure of the host where it is highest.
+
+    The mean over hosts would hide one busy host among idle ones.
+    """
     rows = resources.filter(resources.watched.isnull())
     length = (rows.ended_ns - rows.started_ns).cast("float64").nullif(0.0)
-    return rows.agg(
+    each = rows.group_by("host").agg(
         steal_mean=rows.cpu_steal_share.mean(),
         steal_max=rows.cpu_steal_share.max(),
         psi_cpu=(rows.psi_cpu_some_ns / length).mean(),
         psi_io=(rows.psi_io_some_ns / length).mean(),
         psi_memory=(rows.psi_memory_some_ns / length).mean(),
     )
+    return each.agg(**{name: each[name].max() for name in each.columns if name != "host"})
 
 
 def processes(resources: Table) -> Table:
