@@ -34,7 +34,9 @@ def example_folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _examples_find_their_run(request, monkeypatch):
-    if isinstance(request.node, pytest.DoctestItem) and "runs/" in request.node.dtest.docstring:
+    if not isinstance(request.node, pytest.DoctestItem):
+        return
+    if any(word in request.node.dtest.docstring for word in ("runs/", "write_text(")):
         monkeypatch.chdir(request.getfixturevalue("example_folder"))
 
 

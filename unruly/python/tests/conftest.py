@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 
 import jsonschema
 import pytest
+from ibis.backends.duckdb import Backend
+from ibis.expr.operations import InMemoryTable
 
 import unruly
 from synthetic import write_run
@@ -17,6 +20,26 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 # As the program sets it: an analysis makes many small objects that live long.
 gc.set_threshold(50_000, 20, 100)
+
+# Hundreds of small runs are asked the same, and to translate that into SQL takes longer than to run
+# it. The SQL depends on the expression alone. One with a table in memory never comes again.
+TRANSLATIONS_MOST = 500
+translate = Backend.compile
+
+
+@lru_cache(maxsize=TRANSLATIONS_MOST)
+def _translated(backend, operation):
+    return translate(backend, operation.to_expr())
+
+
+def _translate_once(backend, expression, /, **options):
+    operation = expression.op()
+    if any(options.values()) or operation.find(InMemoryTable):
+        return translate(backend, expression, **options)
+    return _translated(backend, operation)
+
+
+Backend.compile = _translate_once
 
 # Read when Spark starts, here or in a process that a test starts.
 os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "spark")

@@ -472,6 +472,7 @@ def test_json_is_valid_against_its_schema_and_the_schema_refuses_what_it_is_not(
         assert not schema.is_valid(document | change)
 
 
+@pytest.mark.slow
 def test_the_verb_prints_one_screen_and_writes_a_page(one_slow, tmp_path, capsys):
     page = tmp_path / "pages" / "advice.html"
     sla = tmp_path / "sla.toml"
@@ -494,6 +495,7 @@ def test_the_verb_prints_one_screen_and_writes_a_page(one_slow, tmp_path, capsys
     assert "When and where?" not in html
 
 
+@pytest.mark.slow
 def test_a_report_has_the_advice_of_small_runs_and_of_large_ones_when_asked(
     tmp_path, monkeypatch, capsys
 ):

@@ -143,6 +143,7 @@ def test_the_kth_of_n_is_that_of_numpy(slow_run, slow):
     assert levels == ["first", "", "majority", "", "all"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late_ns", [np.nan, 200_000_000])
 def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path, late_ns):
     """Whether the failed copy is never answered, or late, which is no answer."""
@@ -280,6 +281,7 @@ def test_pairs_with_few_rows_are_left_out_and_counted(analysed):
     assert found.named == ()
 
 
+@pytest.mark.slow
 def test_windows_are_as_asked_for(clean_run):
     run = unruly.open_run(clean_run)
     found = unruly.analyse(run, causes=False, window=20_000_000_000).slow_nodes
@@ -292,6 +294,7 @@ def test_windows_are_as_asked_for(clean_run):
         regrouped.unlink()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_the_regroup_period_gives_each_cell_its_own_windows(tmp_path, schema):
     periods = {"regroup=10s": "10s", "regroup=40s": "40s"}
     cells = [{"name": it, "factors": {"mesh.regroup": period}} for it, period in periods.items()]
@@ -399,6 +402,7 @@ def test_options_out_of_range_are_refused(clean_run, options):
         unruly.analyse(unruly.open_run(clean_run), **options)
 
 
+@pytest.mark.slow
 def test_an_imported_matrix_of_round_trips_names_who_is_slow_to_everybody(shared_data, tmp_path):
     """Known answer: 24 of 490 nodes, by the third rule."""
     source = shared_data / "rtt_matrix" / "planetlab_1.tsv"

@@ -208,6 +208,7 @@ def test_a_group_study_at_level_all_has_no_such_section(analysed):
     assert section(analysis) is None
 
 
+@pytest.mark.slow
 def test_a_run_whose_requests_have_one_copy_is_no_arrival_log(tmp_path):
     run = write_run(tmp_path / "run", kind="drive", agents=2, duration_s=5.0)
     assert numbers(run).arrival_log is None
@@ -281,6 +282,7 @@ def test_the_summary_of_an_arrival_log_holds_to_its_schema(store, schema):
     assert written["copies"][0]["by_status"] == {"behind": 1, "ok": 300}
 
 
+@pytest.mark.slow
 def test_pictures_change_no_number(store):
     whole, bare = (
         unruly.analyse(unruly.open_run(store), pictures=drawn).arrival_log

@@ -43,6 +43,7 @@ def _every_verb(run, tmp_path):
     assert main(["gate", str(run), str(limits)]) in (0, 1, 3)
 
 
+@pytest.mark.slow
 def test_an_empty_cell_is_left_out_and_the_others_are_computed(tmp_path):
     run = write_run(tmp_path / "run", **MATRIX)
     _keep(run, lambda table: pc.not_equal(table["cell"], ODD))
@@ -74,6 +75,7 @@ def test_a_cell_of_one_row_has_its_value_and_reasons_for_the_rest(tmp_path):
     _every_verb(run, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_of_one_row_is_read_by_every_verb(tmp_path):
     run = write_run(tmp_path / "run", kind="drive", agents=1, ops=("read",), duration_s=2)
     assert _keep(run, lambda table: pc.equal(pa.array(range(table.num_rows)), 0)) == 1
@@ -82,6 +84,7 @@ def test_a_run_of_one_row_is_read_by_every_verb(tmp_path):
     _every_verb(run, tmp_path)
 
 
+@pytest.mark.slow
 def test_rows_that_are_all_equal_are_read_by_every_verb(tmp_path):
     run = write_run(tmp_path / "run", kind="drive", agents=1, ops=("read",), rate_hz=50)
     for path in (run / "requests").glob("*.parquet"):

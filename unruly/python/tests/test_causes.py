@@ -156,6 +156,7 @@ def test_one_cause_among_many_clean_cells_is_named(tmp_path):
     assert named == {"loss on the way": ["lost packets"]}
 
 
+@pytest.mark.slow
 def test_clean_runs_blame_nobody(tmp_path):
     blamed, slow = 0, 0
     for seed in range(3):
@@ -197,6 +198,7 @@ def test_a_slow_request_belongs_to_one_cause_or_to_none(planted):
             assert (mine["cause"] == "unknown").sum() == unknown
 
 
+@pytest.mark.slow
 def test_everybody_reads_the_same_sentence(stopped, schema, capsys, tmp_path):
     schema.validate(json.loads(json.dumps(summary(stopped))))
     clean, hit = stopped.causes.rows
@@ -236,6 +238,7 @@ def test_a_picture_of_some_slow_requests_counts_them_all(stopped):
     assert "process stopped, store-" in whole.alt
 
 
+@pytest.mark.slow
 def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):
     found = unruly.analyse(stopped.run, slow_beyond_ns=50_000_000).causes.rows[1]
     assert found.limit_ns == 50_000_000

@@ -127,6 +127,7 @@ def test_a_wrong_setting_is_named(small, environment, more, told):
     assert told in one_line(said)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_not_utf_8_is_as_good_as_none(small):
     plan = small / "plan.toml"
     plan.write_bytes(b'name = "\xff"\n')
@@ -191,6 +192,7 @@ def test_a_gate_of_nasty_names_writes_xml_that_parsers_take(tmp_path):
     assert any(plain(NASTY) in str(name) for name in names), names
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_changes_no_exit_code(small, tmp_path):
     limits = tmp_path / "limits.toml"
     limits.write_text('[[limit]]\nstatistic = "p50"\nat_most = "1ns"\n')

@@ -105,6 +105,7 @@ def test_what_cannot_be_exported_is_said(flags, words, clean_run, tmp_path, caps
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 2**52), min_size=1, max_size=50), st.sampled_from([0, 1, -1]))
 def test_every_value_lies_in_the_bucket_that_it_is_given(values, beside):
     exact = [max(1, value) for value in values]

@@ -69,6 +69,7 @@ def test_stalls_seldom_make_a_false_answer_where_the_naive_interval_is_mostly_wr
     assert found["naive_covered"] < 0.4 * RUNS
 
 
+@pytest.mark.slow
 def test_too_few_stalls_for_the_p99_9_and_long_memory_and_drift_are_not_answered():
     assert cell("F2", 30, 0.999)["answered"] == 0
     assert cell("F3d", 120, 0.99)["answered"] <= 1

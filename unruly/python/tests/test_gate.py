@@ -153,6 +153,7 @@ def test_a_run_without_rows_passes_no_gate(tmp_path, capsys):
     assert "nothing was measured" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_that_of_the_worst_limit(clean_run, clean, tmp_path, capsys):
     middle = clean.cell("null").p99
     for bound, code, strict in ((60e9, 0, 0), (1e3, 1, 1), (middle, 3, 1)):

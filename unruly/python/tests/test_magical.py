@@ -38,6 +38,7 @@ def planted(tmp_path_factory):
     return unruly.analyse(unruly.open_run(root), causes=False)
 
 
+@pytest.mark.slow
 def test_an_interaction_is_told_on_request_only(planted, tmp_path, capsys):
     """Planted: large is slower under high load only, which neither factor alone explains."""
     root = write_run(

@@ -193,6 +193,7 @@ def test_a_function_takes_a_path_a_run_or_an_analysis(clean_run, clean, tmp_path
     assert len(set(written)) == 1
 
 
+@pytest.mark.slow
 def test_the_gate_of_a_program_judges_as_the_verb_does(clean_run, tmp_path, capsys):
     limits = tmp_path / "limits.toml"
     limits.write_text(

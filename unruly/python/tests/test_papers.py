@@ -156,6 +156,7 @@ def test_the_claims_about_workloads_fail_where_network_and_crypto_are_slower(tmp
 SHORT = {"ops": ("null",), "duration_s": 20, "rate_hz": 20, "slow_agent": 1}
 
 
+@pytest.mark.slow
 def test_only_windows_in_which_the_plan_slowed_a_node_have_a_slow_node(tmp_path):
     root = write_run(tmp_path / "run", **SHORT, faults=(("base", "quota", "agent-1", 10.3, 4.4),))
     evidence = evidence_of(

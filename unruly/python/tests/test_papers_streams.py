@@ -40,6 +40,7 @@ def judged(place, bandwidths, java_cores=0.5):
     return {name: judges.JUDGES[name](evidence) for name in CLAIMS}
 
 
+@pytest.mark.slow
 def test_what_is_as_in_the_paper_holds(tmp_path):
     found = judged(tmp_path / "run", AS_THE_PAPER)
     assert {name: it.verdict for name, it in found.items()} == dict.fromkeys(CLAIMS, "holds")
@@ -49,6 +50,7 @@ def test_what_is_as_in_the_paper_holds(tmp_path):
     assert found["streams_saturated"].sentence.startswith("the slowest of 5 is jvm-")
 
 
+@pytest.mark.slow
 def test_what_is_otherwise_does_not_hold_with_its_numbers(tmp_path):
     found = judged(tmp_path / "run", OTHERWISE, java_cores=0.1)
     assert {name: it.verdict for name, it in found.items()} == dict.fromkeys(

@@ -109,6 +109,7 @@ def test_the_highest_step_is_searched_above_a_refused_one():
     assert PromiseLadder(ladder.steps[:1]).highest is None
 
 
+@pytest.mark.slow
 def test_the_promise_and_its_refusal_are_sentences_without_jargon(analysed):
     calm = analysed(agents=2, ops=("read",), duration_s=20, rate_hz=200, stalls_hz=0)
     row = calm.cell("read")

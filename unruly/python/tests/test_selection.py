@@ -127,12 +127,14 @@ def whole_summary(matrix_run):
     return unruly.summary(unruly.analyse(unruly.open_run(matrix_run), causes=False))
 
 
+@pytest.mark.slow
 def test_parts_of_a_run_give_the_same_summary_as_the_whole(matrix_run, whole_summary, monkeypatch):
     monkeypatch.setattr(context, "PART_ROWS", 1_000)
     found = unruly.summary(unruly.analyse(unruly.open_run(matrix_run), causes=False))
     assert differences(found, whole_summary) == []
 
 
+@pytest.mark.slow
 def test_quantiles_by_bins_give_the_same_summary_as_the_engines_own(
     matrix_run, whole_summary, monkeypatch
 ):

@@ -252,6 +252,7 @@ def test_a_large_matrix_is_not_looked_at_over_time(tmp_path, monkeypatch):
     assert "2 cells and operations, where at most 1 are looked at" in over_time.note
 
 
+@pytest.mark.slow
 def test_the_summary_and_the_verdict_tell_it(tmp_path, capsys, schema):
     run = write_run(tmp_path / "run", **DRIVE, shift_factor=1.5, stopped=((0, 8.0, 2.0),))
     assert main(["verdict", str(run), "--json"]) == 0

@@ -730,6 +730,7 @@ def test_any_other_factor_has_its_throughput_and_p99_by_level(analysed):
 # the summary, the verdict and the report
 
 
+@pytest.mark.slow
 def test_the_summary_and_the_verdict_tell_it(struck, rising, capsys, schema):
     assert main(["verdict", str(struck), "--json", "--target", "99.9%:20ms"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -749,6 +750,7 @@ def test_the_summary_and_the_verdict_tell_it(struck, rising, capsys, schema):
     assert len(document["stores"]["loads"]) == 4
 
 
+@pytest.mark.slow
 def test_a_target_that_nobody_asked_for_is_not_shown(seen, struck, tmp_path, capsys):
     assert not seen.stores.target.asked
     assert "target" not in {it.code for it in seen.findings}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow.parquet as pq
+import pytest
 
 from planted import LOST, MS, add_rows, as_repeats, looked_at, write_planted
 from synthetic import NS, STARTED_NS
@@ -57,6 +58,7 @@ def test_long_pauses_before_it_was_measured_do_not_hide_those_meanwhile(tmp_path
     assert _named(path, "gc pause") == wanted
 
 
+@pytest.mark.slow
 def test_samples_of_earlier_cells_do_not_hide_those_of_later_ones(tmp_path, monkeypatch):
     monkeypatch.setattr(suspects, "SAMPLES_MOST", 300)
     path = write_planted(tmp_path / "run", ["hog beside the server", None], 2)

@@ -198,6 +198,7 @@ def test_slow_requests_spent_more_in_a_tier_than_is_claimed(tmp_path: Path, trou
         assert claimed[{"lock": "db"}.get(trouble, trouble)].estimate > 0.5
 
 
+@pytest.mark.slow
 def test_requests_of_others_are_in_no_tier_of_the_chain(tmp_path: Path) -> None:
     shares = []
     for name, others in (("alone", 0), ("beside", 2_000)):

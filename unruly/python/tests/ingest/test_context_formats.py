@@ -200,6 +200,7 @@ def unified_at(start_ns):
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_a_log_is_laid_beside_a_measured_run_on_its_host(tmp_path):
     root = write_run(tmp_path / "run", duration_s=50.0)
     log = tmp_path / "gc.log"

@@ -94,6 +94,7 @@ def test_the_sample_log_imports_with_its_unit_and_its_percentiles(shared_data, t
     assert found.ladder.step("p99").details
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.integers(0, 30_000), st.integers(1, 2**40), min_size=1, max_size=60),
     st.sampled_from([1, 2, 3]),

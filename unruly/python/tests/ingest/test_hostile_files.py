@@ -112,6 +112,7 @@ def fortio(parts):
 PART = {"Start": 0.001, "End": 0.002, "Percent": 100, "Count": 10}
 
 
+@pytest.mark.slow
 def test_a_document_that_inflates_to_fill_memory_is_refused(tmp_path):
     path = tmp_path / "fortio.json.gz"
     text = json.dumps(fortio([PART])).replace("[{", "[" + json.dumps(PART) + ",", 1)
@@ -143,6 +144,7 @@ def test_elements_without_end_in_each_other_are_refused(tmp_path):
     assert "has elements 100 deep" in said
 
 
+@pytest.mark.slow
 def test_an_object_of_endless_values_is_refused(tmp_path):
     path = tmp_path / "spans.json.gz"
     span = {"traceId": "1", "id": "b", "name": "q", "timestamp": 1, "duration": 5}

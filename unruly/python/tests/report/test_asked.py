@@ -56,12 +56,14 @@ def test_advice_is_there_when_somebody_asks(drive, tmp_path):
     assert "by the default table" in page
 
 
+@pytest.mark.slow
 def test_a_group_has_advice_without_a_table_of_prices(tmp_path):
     page = page_of(tmp_path, write_run(tmp_path / "mesh", agents=4, duration_s=20))
     assert "false suspicion" in page
     assert "by the default table" not in page
 
 
+@pytest.mark.slow
 def test_a_spoiled_group_has_no_advice(tmp_path):
     run = write_run(tmp_path / "mesh", agents=3, duration_s=20, generator_stalls_hz=2.0)
     assert not unruly.analyse(unruly.open_run(run), causes=False, pictures=False).trustworthy
@@ -78,6 +80,7 @@ def test_a_server_that_died_is_the_first_answer(tmp_path):
     assert "Next: Is the server running?" in page
 
 
+@pytest.mark.slow
 def test_named_runs_are_compared_before_each_of_them(drive, tmp_path):
     other = write_run(tmp_path / "other", **DRIVE, seed=5)
     page = page_of(tmp_path, f"before={drive}", f"after={other}")

@@ -395,6 +395,7 @@ def test_figures_title_what_they_show_in_one_sentence(whole, look):
     assert len(set(titles)) == len(titles)
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_page(tmp_path):
     one = write_report([made(requests=60)], tmp_path / "a.html").read_bytes()
     assert one == write_report([made(requests=60)], tmp_path / "b.html").read_bytes()
