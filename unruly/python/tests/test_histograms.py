@@ -13,12 +13,12 @@ import unruly
 from synthetic import NS, STARTED_NS, Segments, _table
 from unruly.base.judging import judge
 from unruly.base.limits import Limit
-from unruly.errors import ExportError, ParameterError
+from unruly.errors import ComparisonError, ExportError, ParameterError
 from unruly.output.summary import summary
 from unruly.stats import bin_count_above, bin_quantile, bucket_edges, spread
 
 
-def write_bins(root, bins, *, figures=(), op="read"):
+def write_bins(root, bins, *, figures=(), op="read", cells="all", merged=None):
     """Write a run of histograms: bins are (second, low_ns, high_ns, count)."""
     root.mkdir()
     second, low, high, count = (np.array(column, dtype=float) for column in zip(*bins, strict=True))
@@ -26,7 +26,7 @@ def write_bins(root, bins, *, figures=(), op="read"):
     rows = _table(
         "histograms",
         {
-            "cell": "all",
+            "cell": cells,
             "repeat": np.zeros(len(bins)),
             "host": "source",
             "process": "source",
@@ -48,9 +48,11 @@ def write_bins(root, bins, *, figures=(), op="read"):
         "name": "binned",
         "tag": "imported",
         "status": "imported",
-        "cells": [{"name": "all", "factors": {}}],
+        "cells": [{"name": name, "factors": {}} for name in sorted({*np.atleast_1d(cells)})],
         "imported": list(figures),
     }
+    if merged is not None:
+        manifest |= {"status": "complete", "merged": merged}
     (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return root
 
@@ -262,3 +264,128 @@ def test_advice_without_single_requests_says_so(tmp_path):
     run = unruly.open_run(write_bins(tmp_path / "run", fine_bins(seconds=3)[0]))
     found = unruly.advise(run)
     assert found.detection.absent[0].reason == "the run has histograms and no single requests"
+
+
+SLOW = np.random.default_rng(1).poisson(40, 120)
+COARSE = [
+    bin_
+    for second, slow in enumerate(SLOW)
+    for bin_ in ((second, 1e6, 1.004e6, 1_000 - slow), (second, 100e6, 250e6, slow))
+]
+"""The p99 lies between 100 and 250 ms, and nothing says where."""
+
+
+def outcome_of(run, limit):
+    outcomes = judge(unruly.analyse(unruly.open_run(run)), [limit])
+    (found,) = (it for it in outcomes if not it.limit.built_in)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("at_most", "outcome"),
+    [(90e6, "broken"), (101e6, "undecided"), (249e6, "undecided"), (260e6, "held")],
+)
+def test_no_limit_is_decided_inside_a_bin_of_the_source(at_most, outcome, tmp_path):
+    run = write_bins(tmp_path / "run", COARSE)
+    assert outcome_of(run, Limit("l", "p99", at_most, op="read")).outcome == outcome
+
+
+def test_a_share_of_one_summary_is_what_it_counted_and_has_no_interval(tmp_path):
+    bins = [(0, 1e6, 1.004e6, 98_900), (0, 1e6, np.inf, 1_100)]
+    found = outcome_of(
+        write_bins(tmp_path / "run", bins), Limit("l", "failed_share", 0.01, op="read")
+    )
+    assert found.outcome == "broken"
+    assert found.sentence == ("this run saw 1.1 %, the limit is 1 %; a longer run may see another")
+
+
+def test_one_summary_of_each_run_shows_no_difference(tmp_path):
+    a, b = (
+        write_bins(
+            tmp_path / name, [(0, low, low * 1.004, 50_000), (0, 3 * low, 3.01 * low, 2_000)]
+        )
+        for name, low in (("a", 1e6), ("b", 1.4e6))
+    )
+    found = unruly.compare(a, b).results[0]
+    assert found.outcome == "undecided"
+    assert "no blocks of time" in found.sentence
+
+
+def test_runs_that_alternate_are_pairs_also_without_single_requests(tmp_path):
+    def run(name, at):
+        bins = [(at + second, 1e6, 1.004e6, 1_000) for second in range(60)]
+        return write_bins(tmp_path / name, bins)
+
+    a = [run(f"a{number}", 1_000 * number) for number in range(3)]
+    b = [run(f"b{number}", 1_000 * number + 500) for number in range(3)]
+    assert unruly.compare(a, b).results[0].design == "3 pairs"
+
+
+def test_no_value_of_a_coarse_bin_is_lost_in_the_curves(tmp_path):
+    bins = [(0, 1e6, 1.004e6, 990), (0, 100e6, 250e6, 10)]
+    found = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", bins))).distribution
+    response = found[found["latency"] == "response"]
+    assert response["count"].sum() == 1_000
+    assert response.loc[response["low_ns"] >= 99e6, "count"].sum() == 10
+
+
+def test_what_the_source_counted_is_not_called_accounted_for(tmp_path):
+    analysis = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", fine_bins()[0])))
+    assert not analysis.conservation.checked
+    said = " ".join(unruly.verdict(analysis).split())
+    assert "its source is trusted for what it counted" in said
+    assert "worked: yes: the source counted 120,000 requests and no failure." in said
+    assert "all 120,000 requests were answered" not in said
+
+
+def test_a_merged_run_has_one_latency(tmp_path):
+    merged = {
+        "at_ns": STARTED_NS, "requests": 120_000, "figures": [],
+        "delays": {
+            "send_ns": [1, 2, 3, 4], "send_max_ns": 5, "late": 0, "tail": 0, "tail_late": 0,
+            "unread": 0, "unread_max_ns": 0,
+        },
+    }  # fmt: skip
+    run = write_bins(tmp_path / "run", fine_bins()[0], merged=merged)
+    assert not unruly.analyse(unruly.open_run(run)).scheduled
+    found = outcome_of(run, Limit("l", "p99", 1e12, latency="service", op="read"))
+    assert found.outcome == "undecided"
+    assert "histograms keep response times alone" in found.sentence
+    with pytest.raises(ComparisonError, match="no service times"):
+        unruly.compare(run, run, names=["a", "b"], latency="service")
+
+
+def test_an_operation_without_values_is_left_out(tmp_path):
+    bins = fine_bins(seconds=60)[0]
+    none = [(second, np.inf, np.inf, 0) for second in range(60)]
+    ops = np.array(["read"] * len(bins) + ["write"] * len(none))
+    analysis = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", [*bins, *none], op=ops)))
+    assert {row.op for row in analysis.cells} == {"read", "*"}
+
+
+def test_a_source_without_times_has_no_length_and_no_date(clean_run, tmp_path):
+    unruly.export(clean_run, tmp_path / "x.hgrm", op="null")
+    unruly.import_file(tmp_path / "x.hgrm", tmp_path / "run", unit="ms")
+    analysis = unruly.analyse(unruly.open_run(tmp_path / "run"))
+    assert (analysis.measured_ns, analysis.started_ns) == (0, None)
+    assert analysis.blind_spot == []
+    assert " ns measured" not in unruly.verdict(analysis)
+
+
+def test_the_days_between_two_files_were_not_measured(tmp_path):
+    days = [(day * 86_400 + second, 1e6, 1.004e6, 100) for day in (0, 1) for second in range(60)]
+    cells = np.array(["monday"] * 60 + ["tuesday"] * 60)
+    analysis = unruly.analyse(unruly.open_run(write_bins(tmp_path / "run", days, cells=cells)))
+    assert analysis.measured_ns == 120 * NS
+
+
+def test_the_page_marks_no_percentile_of_one_operation_as_that_of_all(tmp_path):
+    bins = fine_bins(seconds=60)[0]
+    slow = [(second, 100 * low, 100 * high, count) for second, low, high, count in bins]
+    ops = np.array(["read"] * len(bins) + ["write"] * len(slow))
+    run = write_bins(tmp_path / "run", [*bins, *slow], op=ops)
+    page = unruly.report(run, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "From the fastest reply to the slowest" in page
+    assert "From the median to the p99" not in page
+    assert "histograms have no single replies" in page
+    assert "the source does not say" in page

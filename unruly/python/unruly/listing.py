@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from unruly.base.clock import OLDEST_NS
 from unruly.base.ladder import NAMES
 from unruly.errors import ParameterError
 
@@ -106,7 +107,7 @@ def _listed(directory: Path) -> tuple[Listed, dict[str, Any]]:
         plan=str(manifest.get("name", "")),
         tag=str(manifest.get("tag") or ""),
         machine=machine,
-        started_ns=_number(manifest.get("started_ns")),
+        started_ns=_date(manifest.get("started_ns")),
         measured_ns=summary.get("measured_ns"),
         status=str(summary.get("status") or manifest.get("status") or "unknown"),
         requests=_number(worked.get("requests")),
@@ -133,6 +134,12 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) else None
+
+
+def _date(value: Any) -> int | None:
+    """Return a time of a clock; None of a source without times, which counts from 0."""
+    time_ns = _number(value)
+    return time_ns if time_ns is not None and time_ns >= OLDEST_NS else None
 
 
 def _promises(summary: dict[str, Any]) -> Iterator[Promise]:

@@ -44,6 +44,7 @@ class MadeRun:
     foreign: bool = False
     merged: dict[str, Any] | None = None
     watched: bool = False
+    keeps_bins_alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,9 @@ class Analysis(Shown):
     @property
     def scheduled(self) -> bool:
         """The run knows when requests were sent; one without it has one latency, not two."""
-        known = not self.run.foreign and self.run.merged is None
-        return known or bool(self.self_distrust.send_lag_ns.get("max"))
+        if self.run.keeps_bins_alone:
+            return False
+        return not self.run.foreign or bool(self.self_distrust.send_lag_ns.get("max"))
 
     @property
     def doubts(self) -> list[str]:
@@ -276,8 +277,11 @@ class Analysis(Shown):
         failed, n = sum(row.failed for row in rows), sum(row.n for row in rows)
         tag = f" [{self.run.tag}]" if self.run.tag else ""
         told = [operation_of(self.cells, row) for row in rows]
+        # a source without times has no length
+        timed = self.measured_ns or not n
+        length = f"{duration(self.measured_ns)} measured, " if timed else ""
         return Sheet(
-            f"{self.run.name}{tag}: {duration(self.measured_ns)} measured, {count(n)} requests, "
+            f"{self.run.name}{tag}: {length}{count(n)} requests, "
             f"{percent(failed / n if n else 0.0)} failed, "
             f"{len(self.operations)} operations; "
             + ("trustworthy" if self.trustworthy else f"do not trust it: {self.doubts[0]}"),

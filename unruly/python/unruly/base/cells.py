@@ -157,6 +157,9 @@ def blind_spots(summaries: list[CellSummary], timeless: frozenset[str]) -> list[
     for row in summaries:
         if row.latency != "response" or row.op == "*" or row.cell in timeless:
             continue
+        # a source without times
+        if row.duration_ns <= 1:
+            continue
         stall, every = blind_spot(row.duration_ns, 0.99)
         sentence = (
             f"nothing is known of what happens less often than every {duration(every)}; stalls "
@@ -383,7 +386,11 @@ def ratios_to_mean(
 def coarse_distribution(
     key: tuple[str, str], latency: str, buckets: NDArray[Any], counts: NDArray[Any]
 ) -> pd.DataFrame:
-    """Join 0.5 % buckets into 2 % ones: cell, op, latency, low_ns, high_ns, count."""
+    """Join 0.5 % buckets into 2 % ones: cell, op, latency, low_ns, high_ns, count.
+
+    Counts are whole numbers. Parts of a count that a coarse bin of a source spreads over many
+    buckets are carried on to the next one, so that none is lost.
+    """
     failed = buckets >= FAILED_BUCKET
     coarse = np.where(failed, FAILED_BUCKET, buckets // COARSE)
     names, place = np.unique(coarse, return_inverse=True)
@@ -396,7 +403,9 @@ def coarse_distribution(
             "latency": latency,
             "low_ns": low,
             "high_ns": high,
-            "count": np.bincount(place, weights=counts).astype(np.int64),
+            "count": np.diff(
+                np.rint(np.cumsum(np.bincount(place, weights=counts))), prepend=0
+            ).astype(np.int64),
         }
     )
 

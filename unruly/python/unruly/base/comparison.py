@@ -13,6 +13,7 @@ import pandas as pd
 from unruly.base.cells import histograms_of
 from unruly.base.context import Context
 from unruly.base.histograms import kept_bins
+from unruly.base.ladder import too_few_pieces
 from unruly.base.quantiles import quantiles_of
 from unruly.errors import ComparisonError
 from unruly.quantity import duration, percent
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 GRID: Final = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEVEL: Final = 0.95
+NO_BLOCKS: Final = "no blocks of time to judge it by"
 ALPHA: Final = 0.05
 BEYOND_LEAST: Final = 10
 """Rows expected beyond a quantile, in the smaller of two samples, for it to be compared."""
@@ -282,6 +284,9 @@ def _levels(run: Run, factor: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def _samples(run: Run, latency: Latency, *, by_repeat: bool = False) -> dict[Any, Sample]:
     """Every (cell, op) of a run, or every (cell, op, repeat)."""
+    if latency == "service" and run.keeps_bins_alone:
+        what = "has histograms of response times, and no service times"
+        raise ComparisonError(run.path, what, "a run with its rows", "--latency response")
     context = Context.of(run, lambda _: None)
     found: dict[Any, Sample] = {}
     if not context.empty:
@@ -306,10 +311,12 @@ def _samples(run: Run, latency: Latency, *, by_repeat: bool = False) -> dict[Any
             for name, p in GRID.items()
             for quantile in [bin_quantile(kept.low, kept.high, kept.count, p)]
         }
-        buckets, counts = kept.blocks()
         failed = round(float(kept.count[np.isinf(kept.high)].sum()))
+        # one summary of a whole run has no blocks: nothing is known of how its requests depend
+        is_cut = too_few_pieces(kept.intervals) is None
+        blocks_of = kept.blocks() if is_cut else (np.zeros(0, np.int64), np.zeros((0, 0)))
         key = (kept.cell, kept.op, 0) if by_repeat else (kept.cell, kept.op)
-        found[key] = Sample(0, kept.n, failed, values, buckets, counts)
+        found[key] = Sample(kept.first_ns, kept.n, failed, values, *blocks_of)
     return found
 
 
@@ -479,7 +486,7 @@ def _moved_alone(
         return Moved(name, *values, ratio, "faster")
     if low is None or high is None:
         reasons = [it.reason for it in blocks if it is not None and it.reason]
-        return Moved(name, *values, ratio, "undecided", None, (reasons or ["no blocks"])[0])
+        return Moved(name, *values, ratio, "undecided", None, (reasons or [NO_BLOCKS])[0])
     wide = max(estimate / low, high / estimate) * line
     return Moved(name, *values, ratio, "not shown", wide)
 

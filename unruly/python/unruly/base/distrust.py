@@ -71,6 +71,8 @@ def conservation(run: Run) -> Conservation:
         return told(checked=False, sentence="it has every request that the tap could measure")
     if run.merged:
         return told(checked=False, sentence="not checked: its rows were merged into histograms")
+    if run.keeps_bins_alone:
+        return told(checked=False, sentence="not checked: its source kept histograms")
     if run.status not in CHECKED or not copies:
         return told(checked=False, sentence=f"not checked: the run is {run.status or 'unlabelled'}")
     where = run.path / "manifest.json"

@@ -57,6 +57,8 @@ class Histograms:
     timeline: pd.DataFrame
     first_ns: int
     last_ns: int
+    length_ns: float
+    """From the first to the last interval of each cell, summed; 0 of a source without times."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Kept:
 
     cell: str
     op: str
+    first_ns: int
     duration_ns: float
     intervals: int
     low: NDArray[np.float64]
@@ -89,6 +92,17 @@ class Kept:
             table[np.searchsorted(names, buckets), number] = counts
         return names, table
 
+    def widened(self, low: float | None, high: float | None) -> tuple[float | None, float | None]:
+        """Return both bounds at the edges of the source's own bins: nothing is known inside one."""
+        good = np.isfinite(self.high) & (self.count > 0)
+        if low is not None:
+            around = good & (self.low <= low) & (low <= self.high)
+            low = float(min([low, *self.low[around]]))
+        if high is not None:
+            around = good & (self.low <= high) & (high <= self.high)
+            high = float(max([high, *self.high[around]]))
+        return low, high
+
 
 def summarise(run: Run, timeline_bins: int) -> Histograms | None:
     """Summarise every (cell, op) of the run's histograms; None when it has none."""
@@ -105,9 +119,14 @@ def summarise(run: Run, timeline_bins: int) -> Histograms | None:
             parts.append(
                 coarse_distribution((kept.cell, kept.op), latency, buckets, counts.sum(axis=1))
             )
+    if not summaries:
+        return None
     first, last = int(extents["first_ns"].min()), int(extents["last_ns"].max())
     drawn = _timeline(run, first, max(1, -(-(last - first) // timeline_bins)))
-    return Histograms(_with_single_ops(summaries), pd.concat(parts), drawn, first, last)
+    cells = extents.groupby("cell").agg(first=("first_ns", "min"), last=("last_ns", "max"))
+    lengths = cells["last"] - cells["first"]
+    length = float(lengths[lengths > 1].sum())
+    return Histograms(_with_single_ops(summaries), pd.concat(parts), drawn, first, last, length)
 
 
 def kept_bins(run: Run, extents: pd.DataFrame | None = None) -> Iterator[Kept]:
@@ -125,9 +144,13 @@ def kept_bins(run: Run, extents: pd.DataFrame | None = None) -> Iterator[Kept]:
     for (cell, op), part in frame.groupby(["cell", "op"]):
         row = facts[cell, op]
         low, high, count = _columns(part)
+        # a series that did not grow
+        if not count.sum():
+            continue
         yield Kept(
             cell=str(cell),
             op=str(op),
+            first_ns=int(row["first_ns"]),
             duration_ns=float(row["last_ns"] - row["first_ns"]),
             intervals=int(row["intervals"]),
             low=low,
@@ -300,14 +323,7 @@ def _ladder(
 
 
 def _widened(interval: Interval, kept: Kept) -> Interval:
-    good = np.isfinite(kept.high) & (kept.count > 0)
-    low, high = interval.low, interval.high
-    if low is not None:
-        around = good & (kept.low <= low) & (low <= kept.high)
-        low = float(min([low, *kept.low[around]]))
-    if high is not None:
-        around = good & (kept.low <= high) & (high <= kept.high)
-        high = float(max([high, *kept.high[around]]))
+    low, high = kept.widened(interval.low, interval.high)
     return replace(interval, low=low, high=high, method=interval.method + ", in bins of the source")
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from unruly.base.cells import histograms_of, mean_by_blocks
 from unruly.base.context import Context
-from unruly.base.histograms import kept_bins
+from unruly.base.histograms import KEPT, Kept, kept_bins
+from unruly.base.ladder import too_few_pieces
 from unruly.base.limits import (
     FACTS,
     LATENCIES,
@@ -32,6 +33,7 @@ from unruly.base.worked import FAILED_MOST
 from unruly.quantity import count, duration, percent
 from unruly.shown import Sheet, Shown
 from unruly.stats import block_interval, bucket_edges, share_interval
+from unruly.stats.blocks import BLOCKS
 from unruly.stats.histogram import FAILED_BUCKET
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from unruly.base.operation import CellSummary
 
 LEVEL: Final = 0.95
+PIECES: Final = f"A source of {BLOCKS} intervals can decide it."
 FAILURES: Final = ("failed_share", "failed")
 """Statistics that set an operation's own limit on failures, in place of the built-in one."""
 
@@ -74,6 +77,10 @@ class _Bounds:
     high: float | None
     reason: str = ""
     needed_ns: float | None = None
+    is_fact: bool = False
+    """What the run saw, whatever another one would see."""
+    step: str = ""
+    """What would decide it, where that is not a longer run."""
 
 
 def judge(analysis: Judged, limits: list[Limit]) -> list[Outcome]:
@@ -157,20 +164,29 @@ def _about(analysis: Judged, limit: Limit) -> list[tuple[str, str]]:
     )
 
 
+@dataclass(frozen=True)
+class _Blocks:
+    """Buckets, and counts by bucket and block; with the bins of a source that kept no rows."""
+
+    buckets: NDArray[Any]
+    counts: NDArray[Any]
+    kept: Kept | None = None
+
+
 class _Histograms:
     """Block histograms of the run, read once for each latency."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.held: dict[str, dict[Any, tuple[NDArray[Any], NDArray[Any]]]] = {}
+        self.held: dict[str, dict[Any, _Blocks]] = {}
 
-    def of(self, cell: str, op: str, kind: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Buckets, and counts by bucket and block; a single op is also all ops."""
+    def of(self, cell: str, op: str, kind: str) -> _Blocks:
+        """The blocks of an operation; a single op is also all ops."""
         if kind not in self.held:
             rows = [] if self.context.empty else histograms_of(self.context, kind)
-            self.held[kind] = {key: (buckets, counts) for key, buckets, counts in rows}
+            self.held[kind] = {key: _Blocks(buckets, counts) for key, buckets, counts in rows}
             for kept in kept_bins(self.context.run):
-                self.held[kind][kept.cell, kept.op] = kept.blocks()
+                self.held[kind][kept.cell, kept.op] = _Blocks(*kept.blocks(), kept)
         found = self.held[kind]
         if (cell, op) in found:
             return found[cell, op]
@@ -185,17 +201,20 @@ def _judge_one(
         for row in analysis.cells
         if (row.cell, row.op, row.latency) == (cell, op, limit.latency)
     )
-    buckets, counts = histograms.of(cell, op, limit.latency)
-    if limit.statistic in PERCENTILES:
-        known = _percentile(limit, summary, buckets, counts)
+    blocks = histograms.of(cell, op, limit.latency)
+    if summary.kept == KEPT and limit.latency == "service" and limit.statistic not in FAILURES:
+        why = "histograms keep response times alone"
+        known = _Bounds(None, None, None, why, step="A run that has its rows can decide it.")
+    elif limit.statistic in PERCENTILES:
+        known = _percentile(limit, summary, blocks)
     elif limit.statistic in MEANS:
-        known = _mean(summary, buckets, counts)
+        known = _mean(summary, blocks)
     elif limit.statistic in RATIOS:
         known = _ratio(summary)
     elif limit.statistic in FACTS:
         known = _fact(limit.statistic, summary)
     else:
-        known = _share(limit.statistic, summary, buckets, counts)
+        known = _share(limit.statistic, summary, blocks)
     outcome = decide(limit.at_most, known.low, known.high)
     sentence = _sentence(limit, outcome, known, summary)
     return Outcome(
@@ -203,26 +222,31 @@ def _judge_one(
     )
 
 
-def _percentile(
-    limit: Limit, summary: CellSummary, buckets: NDArray[Any], counts: NDArray[Any]
-) -> _Bounds:
+def _percentile(limit: Limit, summary: CellSummary, blocks: _Blocks) -> _Bounds:
     estimate = getattr(summary, limit.statistic.replace(".", "_"))
     if summary.abstained == "short":
-        return _Bounds(estimate, None, None, summary.absent.get("p99_interval", "no blocks"))
-    block = block_interval(
-        buckets, counts, PERCENTILES[limit.statistic], estimate=estimate, level=LEVEL
-    )
+        why = summary.absent.get("p99_interval", "no blocks")
+        return _Bounds(estimate, None, None, why, step=PIECES if blocks.kept else "")
+    p = PERCENTILES[limit.statistic]
+    block = block_interval(blocks.buckets, blocks.counts, p, estimate=estimate, level=LEVEL)
     needed = summary.duration_ns * block.needed_factor if block.abstained else None
     high = block.promise.high if block.promise else None
     # the method has no lower bound only where that bound falls among the failed requests
-    low = float("inf") if block.lower_bound is None else block.lower_bound
-    return _Bounds(estimate, low, high, block.reason or "", needed)
+    low, step = block.lower_bound, ""
+    if low is None:
+        low = float("inf")
+    elif blocks.kept is not None:
+        inside = decide(limit.at_most, low, high)
+        low, high = blocks.kept.widened(low, high)
+        if inside != decide(limit.at_most, low, high):
+            step = "A source with finer bins can decide it."
+    return _Bounds(estimate, low, high, block.reason or "", needed, step=step)
 
 
-def _mean(summary: CellSummary, buckets: NDArray[Any], counts: NDArray[Any]) -> _Bounds:
+def _mean(summary: CellSummary, blocks: _Blocks) -> _Bounds:
     if summary.mean is None or summary.abstained == "short":
         return _Bounds(None, None, None, summary.absent.get("mean", "no blocks of time"))
-    found = mean_by_blocks(buckets, counts, summary.mean)
+    found = mean_by_blocks(blocks.buckets, blocks.counts, summary.mean)
     return _Bounds(found.estimate, found.low, found.high)
 
 
@@ -242,10 +266,13 @@ def _fact(statistic: str, summary: CellSummary) -> _Bounds:
     return _Bounds(value, value, value, summary.absent.get(statistic, ""))
 
 
-def _share(
-    statistic: str, summary: CellSummary, buckets: NDArray[Any], counts: NDArray[Any]
-) -> _Bounds:
-    """Return a share of the requests with bounds, or the same scaled to a number of requests."""
+def _share(statistic: str, summary: CellSummary, blocks: _Blocks) -> _Bounds:
+    """Return a share of the requests with bounds, or the same scaled to a number of requests.
+
+    A source of few intervals does not show how failures come together. A limit is broken there when
+    the share that was counted is above it, and held when independent requests would hold it.
+    """
+    buckets, counts = blocks.buckets, blocks.counts
     if statistic in ("failed", *SHARES):
         above = buckets >= FAILED_BUCKET
     elif getattr(summary, statistic) is None:
@@ -259,6 +286,9 @@ def _share(
     scale = 1 if statistic in SHARES else summary.n
     estimate = found.estimate if statistic in SHARES else getattr(summary, statistic)
     low, high = (bound * scale if bound is not None else None for bound in (found.low, found.high))
+    if blocks.kept is not None and too_few_pieces(blocks.kept.intervals):
+        high = max(high, estimate) if high is not None and estimate is not None else None
+        return _Bounds(estimate, estimate, high, step=PIECES, is_fact=True)
     if estimate is not None and low is not None and high is not None:
         low, high = min(low, estimate), max(high, estimate)
     return _Bounds(estimate, low, high)
@@ -286,7 +316,7 @@ def _sentence(limit: Limit, outcome: str, known: _Bounds, summary: CellSummary) 
         for value in (known.estimate, known.low, known.high)
     )
     line = show(limit.at_most)
-    if limit.statistic in FACTS:
+    if limit.statistic in FACTS or (known.is_fact and outcome != "undecided"):
         if estimate is None:
             return f"the limit is {line}. This run cannot decide it: {known.reason}"
         return f"this run saw {estimate}, the limit is {line}; a longer run may see another"
@@ -301,6 +331,7 @@ def _sentence(limit: Limit, outcome: str, known: _Bounds, summary: CellSummary) 
     through = f"the limit lies in the interval from {low} to {high or 'no bound'}" if low else ""
     why = f": {known.reason or through}" if known.reason or through else ""
     longer = f"Run about {duration(known.needed_ns)}." if known.needed_ns else "Run longer."
+    longer = known.step or longer
     return f"{measured}the limit is {line}. This run cannot decide it{why}. {longer}"
 
 

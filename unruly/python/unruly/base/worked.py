@@ -141,12 +141,16 @@ class Worked:
         requests: int,
         kinds: Sequence[tuple[str, int]] = (),
         outages: Sequence[Outage] = (),
+        *,
+        by_the_source: bool = False,
     ) -> Worked:
-        """Judge these counts."""
+        """Judge these counts; one that another tool made may lack requests that failed."""
         failed = sum(number for _, number in kinds)
         share = failed / requests if requests else None
         ok = share is not None and share <= FAILED_MOST
         sentence = _sentence(requests, failed, kinds)
+        if by_the_source and requests and not failed:
+            sentence = f"Yes: the source counted {count(requests)} requests and no failure."
         return cls(requests, failed, share, tuple(kinds), tuple(outages), sentence, ok)
 
 
@@ -163,6 +167,9 @@ def failure_step(worked: Worked) -> str:
         return f"Check the URL: the server answered {code}. `--expect {code}` counts it as success."
     if code.isdigit() or code.isupper():
         return f"Look in the server's log for why it answered {code}."
+    # histograms have one kind and no single failure
+    if kind == "failed":
+        return "Look in the server's log: the histograms do not say how requests failed."
     return STEPS.get(kind, "Look at the first failures in the report, and in the server's log.")
 
 
@@ -203,7 +210,8 @@ def worked(context: Context, summaries: Sequence[CellSummary]) -> Worked:
         kinds += [(str(it["status"]), int(it["n"])) for it in found if it["status"] != "ok"]
         outages = tuple(_outages(context))
     kinds.sort(key=lambda it: (-it[1], it[0]))
-    return Worked.of(requests, kinds, outages)
+    by_the_source = context.run.keeps_bins_alone and context.run.merged is None
+    return Worked.of(requests, kinds, outages, by_the_source=by_the_source)
 
 
 def _is_counted(row: CellSummary) -> bool:

@@ -68,6 +68,15 @@ class View:
         have = {c.cell for c in alls}
         return alls + [c for c in rows if c.cell not in have]
 
+    def first_of_all(self, latency: str) -> CellSummary | None:
+        """Return the summary of the first cell over all its workloads.
+
+        Several histograms are not added up: a cell that has them has no such summary.
+        """
+        rows = self.overall(latency)
+        several = len(rows) > 1 and rows[0].op != ALL and rows[1].cell == rows[0].cell
+        return None if several or not rows else rows[0]
+
     @property
     def summaries(self) -> list[CellSummary]:
         """The summaries to show: of a cell with one workload, not the sum that says the same."""

@@ -102,9 +102,10 @@ def _words(shown: str) -> Datum:
 
 
 def _numbers(views: Sequence[View]) -> Iterator[list[Datum]]:
-    firsts = [next(iter(view.overall("response")), None) for view in views]
-    services = [next(iter(view.overall("service")), None) for view in views]
-    none = "nothing measured"
+    firsts = [view.first_of_all("response") for view in views]
+    services = [view.first_of_all("service") for view in views]
+    measured = any(view.rows for view in views)
+    none = "several histograms are not added up" if measured else "nothing measured"
 
     def row(name: str, shown: Sequence[str], reasons: Sequence[str]) -> list[Datum]:
         fields = [number(it, why) for it, why in zip(shown, reasons, strict=True)]

@@ -80,12 +80,21 @@ def code_table(view: View) -> Table | None:
     return table(columns, rows, "Status codes of the replies", f"{note}." if note else "")
 
 
+def _absent(view: View) -> str:
+    """Return why a figure about our own side is missing."""
+    run = view.analysis.run
+    if run.merged:
+        return "removed when the rows were merged"
+    return "the source does not say" if run.foreign else NOT_RECORDED
+
+
 def self_table(view: View) -> Table:
     """Return what the measuring side did to the measurement."""
     d = view.analysis.self_distrust
     lag, sampler = d.send_lag_ns, d.sampler_lag_ns
+    absent = _absent(view)
 
-    def row(name: str, shown: str, why: str, reason: str = NOT_RECORDED) -> list[Datum]:
+    def row(name: str, shown: str, why: str, reason: str = absent) -> list[Datum]:
         return [text(name), number(shown, reason), text(why)]
 
     rows = [
@@ -95,7 +104,7 @@ def self_table(view: View) -> Table:
             "slowest 1 % explained by send delay",
             format.share(d.tail_explained_share),
             f"of {format.plural(d.tail_rows, 'reply', 'replies')} beyond the p99",
-            "no replies beyond the p99",
+            absent if view.analysis.run.keeps_bins_alone else "no replies beyond the p99",
         ),
         *(
             row(

@@ -125,7 +125,8 @@ def _bound(step: PromiseStep) -> str:
 
 
 def _partial_promise(view: View, question: str) -> Statement:
-    why = refusal_words(view.overall("response")[0])
+    overall = view.first_of_all("response")
+    why = refusal_words(overall) if overall else "several histograms are not added up"
     named = [
         (step, c) for c in view.by_op("response") if c.op != ALL and (step := c.ladder.highest)
     ]
@@ -226,6 +227,8 @@ def _counts(view: View) -> str:
             "failed or never "
             "came. They are not left out: each counts as slower than every reply that came."
         )
+    elif view.analysis.run.keeps_bins_alone:
+        sentence += " in histograms, and no failure."
     else:
         sentence += "; none failed and none is missing."
     dropped = view.analysis.self_distrust.dropped

@@ -271,7 +271,8 @@ class _Reader:
         """Yield (low, high, count) in ns of the requests between two scrapes."""
         unit = self.units[key[0]]
         if self.failed(dict(key[1])):
-            yield math.inf, math.inf, max(grown.counts.values())
+            if count := max(grown.counts.values()):
+                yield math.inf, math.inf, count
             return
         low, below, rest = 0.0, 0.0, grown.total
         for edge in sorted(grown.counts):

@@ -112,10 +112,11 @@ def _header(analysis: Analysis) -> str:
         if row.kept == "histogram" and row.latency == "response" and row.op != "*"
     )
     rows = analysis.conservation.rows
+    length = f"{duration(analysis.measured_ns)} measured"
     parts = [
         f"{run.name}{tag}",
         run.status,
-        "" if _timeless(analysis) else f"{duration(analysis.measured_ns)} measured",
+        "" if _timeless(analysis) or (binned and not analysis.measured_ns) else length,
         f"{count(rows)} rows" if rows or not binned else "",
         f"{count(binned)} values in histograms" if binned else "",
         f"{analysis.processes} processes" if analysis.processes else "",

@@ -219,8 +219,8 @@ def _whole(
     )
 
 
-def _no_correlations() -> Correlations:
-    return Correlations(None, None, receivers.UNIT, (), {}, "nothing was measured")
+def _no_correlations(why: str) -> Correlations:
+    return Correlations(None, None, receivers.UNIT, (), {}, why)
 
 
 @dataclass(frozen=True)
@@ -402,8 +402,8 @@ def _empty(
     return Analysis(
         run=context.run,
         options=options,
-        started_ns=imported.first_ns if imported else None,
-        ended_ns=imported.last_ns if imported else None,
+        started_ns=imported.first_ns if imported and imported.length_ns else None,
+        ended_ns=imported.last_ns if imported and imported.length_ns else None,
         cells=summaries,
         groups=[],
         by=_no_breakdowns(),
@@ -414,7 +414,9 @@ def _empty(
             columns=["cell", "op", "size", "k", "low_ns", "high_ns", "count"]
         ),
         slow_nodes=synchrony.nothing(),
-        correlations=_no_correlations(),
+        correlations=_no_correlations(
+            "the run has histograms and no single requests" if imported else "nothing was measured"
+        ),
         decomposition=pd.DataFrame(
             columns=["op", "sender_share", "receiver_share", "pair_share", "pairs"]
         ),
@@ -423,6 +425,6 @@ def _empty(
         blind_spot=cell_part.blind_spots(summaries, context.run.timeless),
         findings=[],
         processes=_processes(context.run),
-        measured_ns=float(imported.last_ns - imported.first_ns) if imported else 0.0,
+        measured_ns=imported.length_ns if imported else 0.0,
         worked=worked_part.NOTHING,
     )

@@ -60,7 +60,7 @@ def overlaid(views: Sequence[View]) -> Figure | None:
 
 def _overlaid_title(views: Sequence[View]) -> str:
     """Put the measured p99s side by side; whether they differ is decided elsewhere."""
-    firsts = [(view.label, next(iter(view.overall("response")), None)) for view in views]
+    firsts = [(view.label, view.first_of_all("response")) for view in views]
     tails = [(label, c.p99) for label, c in firsts if c is not None and c.p99 is not None]
     if len(tails) < 2:
         return "All requests of each run in one picture"

@@ -62,8 +62,8 @@ def _title(view: View, marks: pd.DataFrame) -> str:
 
 def _marks(view: View) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
-    if len(view.cells) == 1:
-        overall = view.overall("response")[0]
+    overall = view.first_of_all("response")
+    if len(view.cells) == 1 and overall is not None:
         best = overall.ladder.highest
         promise = best.promise.high if best and best.promise else None
         found = {"median": overall.p50, "p99": overall.p99}

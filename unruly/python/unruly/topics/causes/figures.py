@@ -83,7 +83,11 @@ def nothing_explains(view: View) -> str:
     """Return why no cause is named, in one sentence."""
     found = causes_of(view.analysis)
     if found is None or found.note:
-        why = found.note if found else "the run has no times"
+        bins = view.analysis.run.keeps_bins_alone
+        missing = (
+            "the run has histograms and no single requests" if bins else "the run has no times"
+        )
+        why = found.note if found else missing
         return f"Causes were not looked for: {why}."
     rows = [row for row in found.rows if row.slow]
     if not rows or all(row.unknown is None for row in rows):

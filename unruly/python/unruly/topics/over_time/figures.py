@@ -35,7 +35,7 @@ def timeline(view: View) -> Figure | None:
     low, high = chart.span_of(latencies)
     marks = _marks(view, since)
     spec = chart.finish(_layers(view, bins, slow, (low, high), since, marks), 320)
-    peak = _peak(slow, since)
+    peak = _peak(view, slow, since)
     failed = int(bins["failed"].sum())
     caption = (
         "Response time. Thick lines: the median of each stretch of time; thin lines: its p99; "
@@ -159,7 +159,9 @@ def _title(view: View, peak: str) -> str:
     return f"{format.capital(moved.title)}. {peak}" if moved else peak
 
 
-def _peak(slow: pd.DataFrame, since: Since) -> str:
+def _peak(view: View, slow: pd.DataFrame, since: Since) -> str:
+    if view.analysis.run.keeps_bins_alone:
+        return "Medians and tails over the run: histograms have no single replies"
     if slow.empty:
         return "Medians and tails over the run: no single reply stands out"
     worst = slow.sort_values("response").to_dict("records")[-1]
