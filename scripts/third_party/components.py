@@ -29,6 +29,8 @@ POM = "{http://maven.apache.org/POM/4.0.0}"
 JARS = ROOT / "unruly" / "jvm" / "target" / "lib"
 JAVASCRIPT = ROOT / "unruly" / "python" / "unruly" / "html" / "javascript.txt"
 JAVASCRIPT_LINE = re.compile(r"^(vega[\w-]*) ([\d.]+)$", re.MULTILINE)
+MUSL = "1.2.5"
+"""The musl that the pinned Zig carries; a test of the release files compares them."""
 LICENCES = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
@@ -185,9 +187,27 @@ def javascript() -> list[Component]:
     return sorted(Component("npm", name, version, "BSD-3-Clause") for name, version in found)
 
 
+def standard_library() -> Component:
+    """The standard library of Rust, which every program contains."""
+    toolchain = tomllib.loads((ROOT / "rust-toolchain.toml").read_text())["toolchain"]
+    return Component("generic", "std", toolchain["channel"], "MIT OR Apache-2.0")
+
+
+def static_parts() -> list[Component]:
+    """What the linker adds to the static programs: a C library, and the runtime of Zig."""
+    lock = (ROOT / "scripts" / "zig" / "requirements.lock").read_text()
+    zig = re.findall(r"^ziglang==([\d.]+)", lock, re.MULTILINE)[0]
+    return [
+        Component("generic", "libunwind", f"zig-{zig}", "Apache-2.0 WITH LLVM-exception"),
+        Component("generic", "musl", MUSL, "MIT"),
+        Component("generic", "zig-runtime", zig, "MIT"),
+    ]
+
+
 def everything() -> list[Component]:
     """All libraries, of every ecosystem."""
-    return [*crates(), *python_packages(), *jars(), *javascript()]
+    compiled = [*crates(), standard_library(), *static_parts()]
+    return [*compiled, *python_packages(), *jars(), *javascript()]
 
 
 def by_ecosystem(components: list[Component]) -> dict[str, list[Component]]:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import tempfile
-import tomllib
 from pathlib import Path
 
 import vl_convert
@@ -19,6 +18,8 @@ from third_party.components import (
     jars,
     python_packages,
     runtime_python,
+    standard_library,
+    static_parts,
 )
 from third_party.texts import Texts
 
@@ -31,6 +32,13 @@ unruly itself is under the Apache License 2.0 (file LICENSE). This file names th
 people, their licences and their owners. `make notices` writes it; a test compares it with the lock
 files. Numbers in brackets lead to the licence texts at the end.
 """
+OWNERS = {
+    "std": "Copyright (c) The Rust Project Contributors",
+    "libunwind": "Copyright (c) 2009-2019 by the contributors of LLVM",
+    "musl": "Copyright © 2005-2020 Rich Felker, et al.",
+    "zig-runtime": "Copyright (c) Zig contributors",
+}
+"""The owners of what stands in no registry."""
 ENTRY = re.compile(r"^(\S+) (\S+) \((.*)\)(?: \[([\d, ]+)\])?$", re.MULTILINE)
 TEXT = re.compile(r"^----- \[(\d+)\]$", re.MULTILINE)
 NOT_IN_A_BROWSER = re.compile(
@@ -73,12 +81,9 @@ def write() -> None:
     linked = [it for it in crates() if it.shipped]
     # First those with texts: the others refer to them.
     known = {it: entry(it, texts) for it in linked}
-    rust = tomllib.loads((ROOT / "rust-toolchain.toml").read_text())["toolchain"]["channel"]
-    standard = Component("cargo", "std", rust, "MIT OR Apache-2.0")
-    numbers = fallback(standard.licence, texts)
     rust_lines = [
-        f"std {rust} ({standard.licence}) [{', '.join(map(str, sorted(numbers)))}]",
-        "    Copyright (c) The Rust Project Contributors",
+        entry(standard_library(), texts),
+        f"    {OWNERS['std']}",
         *(entry(it, texts) if "[" not in known[it] else known[it] for it in linked),
     ]
     runtime = runtime_python()
@@ -86,6 +91,11 @@ def write() -> None:
     parts = [
         HEAD,
         section("Rust", "The programs contain these crates.", rust_lines),
+        section(
+            "Static programs",
+            "The linker adds these to the programs of the release files. Zig carries their sources.",
+            [f"{entry(it, texts)}\n    {OWNERS[it.name]}" for it in static_parts()],
+        ),
         section(
             "Java",
             "These libraries stand as jars beside unruly-jvm.jar, or are packed into one of them.",

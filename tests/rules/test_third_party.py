@@ -49,6 +49,15 @@ def test_the_notices_name_every_crate_that_the_programs_contain() -> None:
     assert len(shipped) > 150
 
 
+def test_the_notices_and_the_bill_name_what_the_linker_adds() -> None:
+    parts = components.static_parts()
+    assert named("Static programs") == pairs(parts), HINT
+    assert {it.name for it in parts} == {"libunwind", "musl", "zig-runtime"}
+    bill = sbom.bill(components.everything(), components.runtime_python())
+    required = {it["purl"] for it in bill["components"] if it["scope"] == "required"}
+    assert {it.purl for it in [components.standard_library(), *parts]} <= required
+
+
 def test_the_notices_name_every_python_package_of_the_lock_file() -> None:
     needed, development = named("Python, needed by the wheel"), named("Python, for development")
     assert needed | development == pinned_python(), HINT
@@ -71,7 +80,7 @@ def test_the_notices_name_the_javascript_that_a_report_holds() -> None:
 def test_a_licence_is_named_and_its_text_is_there() -> None:
     texts = set(notices.TEXT.findall(NOTICES))
     # The Creative Commons ask for no text; such a library is in no program of ours.
-    for title in ("Rust", "Java"):
+    for title in ("Rust", "Static programs", "Java"):
         for name, version, licence, numbers in notices.ENTRY.findall(sections(NOTICES)[title]):
             assert licence, f"{name} {version} names no licence"
             assert numbers or "CC0" in licence, f"{name} {version} leads to no text"
