@@ -515,6 +515,7 @@ def test_a_report_has_the_advice_of_small_runs_and_of_large_ones_when_asked(
     assert capsys.readouterr().out.count("report.html") == 3
 
 
+@pytest.mark.slow
 def test_the_verb_prints_json(one_slow, capsys, schema):
     assert main(["advise", str(one_slow), "--json"]) == 0
     schema.validate(json.loads(capsys.readouterr().out))

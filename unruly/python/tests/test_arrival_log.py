@@ -132,6 +132,7 @@ def test_reads_have_no_exposure_and_unanswered_writes_none_either(tmp_path):
     assert written.exposures[0].absent["p50"] == "no write was answered"
 
 
+@pytest.mark.slow
 def test_operations_of_another_number_of_replicas_and_hedges_are_left_out_and_counted(tmp_path):
     whole = Operation("write", three(1, 2, 3))
     two = Operation("write", three(50, 60))
@@ -313,6 +314,7 @@ def test_spark_says_the_same_of_an_arrival_log(store):
     pd.testing.assert_frame_equal(*frames, check_dtype=False, rtol=1e-9, atol=0)
 
 
+@pytest.mark.slow
 def test_the_page_tells_every_algorithm_its_n_and_its_interval(store):
     by_caption, part = section(numbers(store, pictures=True))
     waits = by_caption["Every algorithm on the same operations"]

@@ -84,6 +84,7 @@ def test_what_a_process_and_its_host_both_show_is_of_the_process(tmp_path):
     assert [(it.cause, it.process) for it in row.causes] == [("page faults", f"store-{own}")]
 
 
+@pytest.mark.slow
 def test_the_wait_between_two_tries_is_no_late_send(tmp_path):
     """One request in fifty is refused, and answered when it is asked again."""
     path = write_planted(tmp_path / "run", [None], 2)
@@ -183,6 +184,7 @@ def test_a_label_of_a_fault_is_no_evidence(tmp_path, planted):
     assert looked_at(path).rows == planted[0].rows
 
 
+@pytest.mark.slow
 def test_what_is_said_is_the_same_every_time(tmp_path, planted):
     again = looked_at(write_planted(tmp_path / "run", list(WANTED), SEEDS[1]))
     assert again.rows == planted[1].rows
@@ -246,6 +248,7 @@ def test_a_limit_may_be_given_instead_of_the_p99_9(stopped):
     assert found.causes[0].times > stopped.causes.rows[1].causes[0].times
 
 
+@pytest.mark.slow
 def test_where_every_request_failed_it_is_said_who_had_died(tmp_path, schema):
     """There is no good request to compare with, so no cause can be named beyond chance."""
     path = write_planted(tmp_path / "run", [None], 2)

@@ -92,6 +92,7 @@ def test_one_run_each_finds_a_doubled_median_and_is_silent_on_the_same_system(tm
     assert "one run each cannot separate" in loud.next_step
 
 
+@pytest.mark.slow
 def test_runs_in_turns_are_pairs_and_show_a_shift(tmp_path, monkeypatch):
     rng = np.random.default_rng(11)
     sides: dict[str, list] = {"a": [], "b": []}

@@ -241,6 +241,7 @@ def test_junit_tells_held_broken_and_undecided_apart(clean_run, clean, tmp_path)
     assert kinds == ["broken", "undecided"]
 
 
+@pytest.mark.slow
 def test_json_holds_every_outcome_with_its_bounds(clean_run, tmp_path, capsys):
     path = str(limits_of(tmp_path, p99(60e9)))
     assert main(["gate", str(clean_run), path, "--json"]) == 0

@@ -124,6 +124,7 @@ def test_a_planted_layer_is_named(tmp_path, trouble):
     assert usual["render"] == pytest.approx(STEPS["render"][0], rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_choice_of_the_receiver_does_not_change_who_is_blamed(tmp_path, seed):
     """Slow traces that were kept besides have long spans, and are no sample of the slow ones."""

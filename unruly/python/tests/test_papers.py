@@ -131,6 +131,7 @@ def of_workloads(place, **scales):
     return evidence_of(unruly.analyse(unruly.open_run(root), causes=False, pictures=False))
 
 
+@pytest.mark.slow
 def test_the_slower_of_disk_and_network_is_the_one_that_was_planted(tmp_path):
     # Medians of 120 us, 150 us, 330 us and 1.4 ms.
     evidence = of_workloads(tmp_path / "run")

@@ -95,6 +95,7 @@ def test_a_copy_that_never_came_met_what_was_on_until_its_timeout(tmp_path):
     assert found.by_chance == pytest.approx(found.slow_share.estimate, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_timeout_is_that_of_the_plan(tmp_path):
     written = write_mesh(tmp_path / "run", Mesh(failed_share=0.02, collections_hz=0.5))
     (written.path / "plan.toml").write_text('[mesh]\ntimeout = "100ms"\n', encoding="utf-8")

@@ -136,6 +136,7 @@ def test_the_share_is_counted_row_by_row(tmp_path):
     assert found.outcome == "met"
 
 
+@pytest.mark.slow
 def test_a_run_without_a_store_has_no_target_unless_it_is_asked_for(tmp_path):
     run = write_run(tmp_path / "run", agents=2, ops=("null",), duration_s=5)
     assert numbers(run).stores is None
@@ -410,6 +411,7 @@ def test_a_kill_whose_leg_is_all_that_there_is_leaves_nothing_to_compare_with(tm
     assert "nobody was hurt" not in write_report([analysis], tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_stops_without_a_fault_free_time_cannot_be_compared(tmp_path, capsys):
     run = write_run(
         tmp_path / "run", **{**DRIVE, "rate_hz": 100},
@@ -634,6 +636,7 @@ def test_a_load_at_which_the_p99_fails_has_broken():
         assert (found.holds, found.breaks) == (1.0, None)
 
 
+@pytest.mark.slow
 def test_a_load_at_which_everything_fails_is_drawn_and_told(tmp_path, schema):
     run = write_run(
         tmp_path / "run", **_ramp(), faults=(("rate=1600/s", "kill", "store-0", 0.0, 6.0),)

@@ -93,6 +93,7 @@ def test_a_spoiled_run_says_so_first(analysed):
     assert "trust: DO NOT TRUST THIS RUN: 5 rows were dropped" in text.splitlines()[3]
 
 
+@pytest.mark.slow
 def test_many_cells_still_fit_one_screen(analysed):
     found = analysed(
         agents=2, cells=tuple(f"cell-{number}" for number in range(12)), duration_s=10, rate_hz=15

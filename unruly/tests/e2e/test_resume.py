@@ -100,7 +100,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return Measured(folder / "run")
 
 
-@pytest.mark.smoke
 def test_a_sweep_that_was_stopped_and_then_cut_off_ends_as_one_run(
     tmp_path: Path, whole: Measured
 ) -> None:

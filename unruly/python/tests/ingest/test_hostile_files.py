@@ -122,6 +122,7 @@ def test_a_document_that_inflates_to_fill_memory_is_refused(tmp_path):
     assert "inflates to more than 50 times its size" in said
 
 
+@pytest.mark.slow
 def test_an_element_that_does_not_end_is_refused(tmp_path):
     path = tmp_path / "results.jtl.gz"
     head = b'<?xml version="1.0"?><testResults version="1.2"><sample t="1" ts="1" lb="'
@@ -134,6 +135,7 @@ def test_an_element_that_does_not_end_is_refused(tmp_path):
     assert "has an element of more than 8 MiB" in said
 
 
+@pytest.mark.slow
 def test_elements_without_end_in_each_other_are_refused(tmp_path):
     path = tmp_path / "results.jtl.gz"
     with gzip.open(path, "wb", 9) as file:

@@ -70,6 +70,7 @@ def test_a_spoiled_group_has_no_advice(tmp_path):
     assert "false suspicion" not in page_of(tmp_path, run)
 
 
+@pytest.mark.slow
 def test_a_server_that_died_is_the_first_answer(tmp_path):
     faults = (("base", "kill", "store-0", 5.6, 99.0),)
     page = page_of(tmp_path, write_run(tmp_path / "run", **DRIVE, faults=faults))

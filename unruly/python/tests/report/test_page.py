@@ -291,6 +291,7 @@ def test_a_run_opens_when_its_name_is_followed(several, look):
     )
 
 
+@pytest.mark.slow
 def test_a_workload_of_one_run_only_has_no_picture_of_a_single_bar(tmp_path):
     runs = [made(ops=("read", "write")), made(ops=("read",), tag="other")]
     page = write_report(runs, tmp_path / "r.html").read_text(encoding="utf-8")

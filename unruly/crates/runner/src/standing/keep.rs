@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_comes_between_two_runs_and_not_after_all() {
+    fn a_stopped_agent_neither_merges_nor_removes_another_run() {
         let place = tempfile::tempdir().unwrap();
         let runs = [0, 1].map(|hour| add_run(place.path(), hour, &golden()));
         let later = WallNs(START_NS + 1_000 * HOUR_NS);
