@@ -93,7 +93,7 @@ def write() -> None:
         section("Rust", "The programs contain these crates.", rust_lines),
         section(
             "Static programs",
-            "The linker adds these to the programs of the release files. Zig carries their sources.",
+            "The linker adds these to the programs of the release files. Zig has their sources.",
             [f"{entry(it, texts)}\n    {OWNERS[it.name]}" for it in static_parts()],
         ),
         section(
