@@ -9,6 +9,7 @@ from unruly.listing import runs_in
 from unruly.output.listing import runs_json, runs_text
 
 DAY_NS = 86_400 * 10**9
+BASE_NS = 20_000 * DAY_NS
 
 
 def step(name, high):
@@ -23,7 +24,7 @@ def write_run(folder, day, *, summary=True, cells=(), trustworthy=True, status="
     folder.mkdir(parents=True)
     manifest = {
         "run": folder.name, "name": "store", "tag": "night", "status": status,
-        "started_ns": day * DAY_NS, "hosts": [{"cpu_model": "AMD EPYC", "cores": 2}],
+        "started_ns": BASE_NS + day * DAY_NS, "hosts": [{"cpu_model": "AMD EPYC", "cores": 2}],
     }  # fmt: skip
     (folder / "manifest.json").write_text(json.dumps(manifest))
     if summary:
@@ -49,7 +50,7 @@ def test_runs_are_listed_by_their_time_with_their_highest_promise(tmp_path):
     assert "p99 < 9 ms" in text
     assert "store [night]" in text
     assert "0.5 %" in text
-    assert "1970-01-03 00:00" in text
+    assert "2024-10-06 00:00" in text
 
 
 def test_a_run_of_several_operations_says_how_many_have_a_promise(tmp_path):
@@ -98,3 +99,10 @@ def test_the_list_is_json_that_every_reader_takes(tmp_path):
         {"cell": "all", "op": "read", "percentile": "p99", "bound": 9e6, "unit": "ns"}
     ]
     assert run["directory"] == str(tmp_path / "run")
+
+
+def test_a_run_whose_source_had_no_times_has_no_date(tmp_path):
+    write_run(tmp_path / "counted", -20_000)
+    (found,) = runs_in(tmp_path)
+    assert found.started_ns is None
+    assert "1970" not in runs_text([found], width=200)
