@@ -154,7 +154,7 @@ sim-bugs: $(SIM) ## Search a seed for every planted bug, as flurry/tests/planted
 fuzz: compile ## Feed every parser with input that is nearly right, 10 s for each kind
 	$(CHECKED)/fuzz --seconds 10 --threads 7
 
-# Two processes with one thread of the engine each: together they fill two cores.
+# Two processes with one thread of the engine each.
 PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-python: setup ## Python tests of at most a few seconds, without a browser and Spark
@@ -243,8 +243,8 @@ differential: setup compile tools ## A million random commands of the day's seed
 soak: setup build tools ## The memory of every process under load, 200 broken connections to hosts, and a month of a standing agent in 24 minutes
 	$(PY) -m pytest -q -s unruly/tests/soak
 
-# x86_64, aarch64, or both; one of them is that of this host, which writes the completions and man pages.
-ARCHITECTURES ?= $(shell uname -m)
+# One of them is that of this host, which writes the completions and man pages.
+ARCHITECTURES ?= x86_64 aarch64
 release: setup sbom ## Build the release files for ARCHITECTURES into target/dist
 	@scripts/tool_environment.sh $(PYTHON) zig
 	PYTHONPATH=scripts $(PY) -m releasing $(ARCHITECTURES)

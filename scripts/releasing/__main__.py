@@ -74,4 +74,4 @@ def main(architectures: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [platform.machine()])
+    main(sys.argv[1:] or list(PLATFORMS))

@@ -9,6 +9,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 DIST = REPOSITORY / "target" / "dist"
+MACHINE = {"x86_64": 62, "aarch64": 183}
+"""The architectures of the release files, and the number of each in the head of an ELF file."""
 
 
 def release_file(pattern: str) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.metadata import Metadata
-from release_house import DIST, REPOSITORY, release_file
+from release_house import DIST, MACHINE, REPOSITORY, release_file
 
 BYTES_MAX = 20_000_000
 VERSION = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["workspace"]["package"]["version"]
@@ -51,11 +51,22 @@ def test_every_release_file_has_the_version_of_the_workspace() -> None:
             assert str(Metadata.from_email(archive.read(about)).version) == VERSION
 
 
+@pytest.mark.parametrize("architecture", MACHINE)
 @pytest.mark.parametrize("name", ["unruly", "flurry"])
-def test_a_program_is_static_small_and_of_the_version(unpacked: Path, name: str) -> None:
-    program = unpacked / "bin" / name
+def test_a_program_is_static_small_and_for_its_processor(
+    name: str, architecture: str, tmp_path: Path
+) -> None:
+    file = release_file(f"unruly-*-{architecture}-linux.tar.gz")
+    subprocess.run(["tar", "-xzf", file, "-C", tmp_path], check=True)
+    (program,) = tmp_path.glob(f"*/bin/{name}")
     assert INTERPRETER not in segments(program)
+    assert struct.unpack_from("<H", program.read_bytes(), 18) == (MACHINE[architecture],)
     assert program.stat().st_size < BYTES_MAX
+
+
+@pytest.mark.parametrize("name", ["unruly", "flurry"])
+def test_a_program_is_of_the_version(unpacked: Path, name: str) -> None:
+    program = unpacked / "bin" / name
     done = subprocess.run(
         [program, "--version"], capture_output=True, text=True, check=True, env={}
     )
@@ -92,3 +103,9 @@ def test_the_bill_of_materials_names_what_the_programs_contain() -> None:
     lock = (REPOSITORY / "Cargo.lock").read_text()
     assert {"clap", "parquet", "rustls", "duckdb"} <= names
     assert len(names & set(re.findall(r'^name = "(.+)"$', lock, re.MULTILINE))) > 200
+
+
+def test_the_c_library_is_the_one_that_the_notices_name() -> None:
+    (header,) = (REPOSITORY / "target" / "zig").rglob("libc/musl/src/internal/version.h")
+    (version,) = re.findall(r'VERSION "(.+)"', header.read_text())
+    assert f"musl {version} (MIT)" in (REPOSITORY / "THIRD-PARTY.txt").read_text()
