@@ -180,6 +180,15 @@ def _rising_median(*, tail_rises):
     return np.arange(10, 50, 10), counts
 
 
+@pytest.mark.parametrize(("of", "slow"), [(47, 3), (49, 1), (49, 2), (94, 3)])
+def test_blocks_with_exactly_the_same_counts_do_not_drift(of, slow):
+    """The share of 1 in 49, of 49 requests, is not 1 to the last bit."""
+    counts = [[of - slow] * BLOCKS, [slow] * BLOCKS]
+    found = stats.block_interval([100, 110], counts, 1 - slow / of)
+    assert found.tail_drift == 0.0
+    assert found.abstained is None or found.abstained == "A1"
+
+
 def test_the_block_method_abstains_when_only_the_median_drifts_and_the_tail_follows_it():
     """A2: a drift of the body counts at the p50 as well as at the p75."""
     found = stats.block_interval(*_rising_median(tail_rises=True), 0.99)

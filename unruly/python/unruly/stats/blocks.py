@@ -52,6 +52,8 @@ MEMORY_MAX = 0.8
 """Correlation of neighbouring blocks beyond which the design effect grows no more."""
 SEEN_MIN = 0.3
 """Least share of the variance that blocks with a memory are taken to show; for few blocks."""
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
+"""Largest relative error of a share of counts that was computed."""
 DRIFTS = ("A2a", "A2b")
 """The rules that abstain because latency drifted, not because the run was short."""
 
@@ -312,6 +314,8 @@ class _Edges:
         n = int(table.sum())
         # e_j = Y_j - n_j S / n;  V, K and r of section 1
         excess = above - block_counts[None, :] * (total / n)[:, None]
+        # blocks with exactly their share would else correlate by their rounding errors
+        excess[np.abs(excess) <= ROUNDING * block_counts[None, :]] = 0.0
         squares = excess * excess
         variance = squares.sum(axis=1)
         lag = (excess[:, 1:] * excess[:, :-1]).sum(axis=1) / np.where(variance > 0, variance, 1)
