@@ -175,6 +175,7 @@ def test_a_retry_counts_from_the_first_attempts_intended_time(tmp_path, late_ns)
     assert 1.0e9 < last.max < 1.1e9
 
 
+@pytest.mark.slow
 def test_a_request_of_one_server_that_was_tried_again_is_one_from_its_first_try(tmp_path):
     path = write_run(tmp_path / "run", kind="drive", agents=2, ops=("read",), duration_s=5)
     before = unruly.analyse(unruly.open_run(path), causes=False).cell("read")

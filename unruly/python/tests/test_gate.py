@@ -202,6 +202,7 @@ def test_an_outage_in_a_spoiled_run_is_still_red(tmp_path, capsys):
     assert (suite.get("errors"), suite.get("failures")) == ("1", "2")
 
 
+@pytest.mark.slow
 def test_failures_have_a_built_in_limit_that_the_file_replaces(tmp_path, capsys):
     run = failing(tmp_path / "run", 0.03)
     held = limits_of(tmp_path, 'statistic = "p50"\nat_most = "1min"')
@@ -222,6 +223,7 @@ def test_failures_of_another_operation_keep_the_built_in_limit(slow, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_junit_tells_held_broken_and_undecided_apart(clean_run, clean, tmp_path):
     rows = [p99(1e3), p99(clean.cell("null").p99), p99(60e9)]
     rows += ['statistic = "failed_share"\nat_most = 0.5']

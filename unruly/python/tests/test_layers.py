@@ -111,6 +111,7 @@ def test_ids_of_64_bits_are_not_confused():
     assert found == {large: 100, large + 1: 90, -5: 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_planted_layer_is_named(tmp_path, trouble):
     analysis = analyse(write_traced(tmp_path / "run", trouble, 7))

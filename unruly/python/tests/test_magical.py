@@ -312,6 +312,7 @@ def test_the_page_has_the_most_predictable_system_first(planted, tmp_path):
     assert "counts from the stamp that its caller takes" in table.note
 
 
+@pytest.mark.slow
 def test_more_systems_than_colours_are_drawn_in_one_colour_and_have_their_lines_in_the_table(
     tmp_path,
 ):

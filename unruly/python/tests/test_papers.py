@@ -112,6 +112,7 @@ def test_a_run_of_another_plan_is_refused_with_the_plans_that_are_judged():
 # From a run to its evidence ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_evidence_of_a_matrix_is_that_of_its_analysis(tmp_path):
     calm = matrix(tmp_path / "calm")
     assert judges.JUDGES["p99_bound"](calm).systems == ("all",)
@@ -145,6 +146,7 @@ def test_the_slower_of_disk_and_network_is_the_one_that_was_planted(tmp_path):
     assert judges.JUDGES["crypto_costs_little"](evidence).verdict == "holds"
 
 
+@pytest.mark.slow
 def test_the_claims_about_workloads_fail_where_network_and_crypto_are_slower(tmp_path):
     evidence = of_workloads(tmp_path / "run", network=40.0, crypto=3.0)
     for name in ("disk_costs_most", "network_at_most_disk", "crypto_costs_little"):

@@ -69,6 +69,7 @@ def test_a_run_of_few_protocols_leaves_the_others_claims_open(tmp_path):
     assert open_claims == set(CLAIMS) - {"streams_all_lose_beside_processors"}
 
 
+@pytest.mark.slow
 def test_one_that_may_have_lost_nothing_leaves_the_claim_about_all_open(tmp_path):
     bandwidths = {"tcp": (950, 700, 480), "sctp": (500, 300, 250), "enet": (500, 490, 200)}
     found = judged(tmp_path / "run", bandwidths)["streams_all_lose_beside_processors"]

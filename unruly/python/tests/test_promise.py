@@ -125,6 +125,7 @@ def test_the_promise_and_its_refusal_are_sentences_without_jargon(analysed):
         assert jargon not in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "refused"), [(0.03, "p99"), (0.53, "p50")])
 def test_a_percentile_among_the_failed_is_refused_for_the_failures(tmp_path, share, refused):
     run = write_run(

@@ -276,6 +276,7 @@ def _with_outliers(tmp_path, faults=8, clients=1, slow=50.0):
     return write_faults(tmp_path / "run", rows, events)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [1, 2])
 def test_the_break_even_rate_of_a_run_is_that_of_its_outliers(tmp_path, clients):
     analysis = numbers(_with_outliers(tmp_path, clients=clients))

@@ -164,6 +164,7 @@ def test_what_chance_explains_is_not_raised_however_great_the_lift(analysis):
     assert replace(met, by_chance=above).raised is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_collections_that_delay_nobody_are_no_correlate(tmp_path, seed):
     """Slow copies take 5 ms more, at any time: they meet as many as chance has it."""
@@ -206,6 +207,7 @@ def test_what_was_collected_is_told_by_cell(tmp_path):
     assert row.longest_ns == 15 * MS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("late", "told"), [("jvm", False), ("native", True)])
 def test_a_machine_that_sends_late_is_measured_and_no_generator(tmp_path, late, told):
     written = write_mesh(tmp_path / "run", Mesh(late=late, usual_ms=20.0, seconds=5.0))
@@ -219,6 +221,7 @@ def test_a_machine_that_sends_late_is_measured_and_no_generator(tmp_path, late, 
     assert all("beyond the p99" not in it.text for it in stalled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("throttled", "told"), [((), True), ((2,), False), ((0, 1, 2, 3), True)])
 def test_an_agent_that_its_own_cpu_limit_delays_is_measured_and_no_late_generator(
     tmp_path, throttled, told
@@ -382,6 +385,7 @@ def test_the_page_has_a_picture_and_three_tables(written, analysis):
     assert len(tables["What the JVMs collected"].rows) == 1
 
 
+@pytest.mark.slow
 def test_the_picture_of_several_cells_has_a_row_for_each(tmp_path):
     mesh = Mesh(cells=("a", "b", "native"), seconds=6.0)
     analysis = analyse(write_mesh(tmp_path / "run", mesh).path)

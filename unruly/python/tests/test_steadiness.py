@@ -125,6 +125,7 @@ def test_the_recovery_of_a_stopped_process_is_as_long_as_its_stop(tmp_path):
     assert found.recoveries.fault_free_max_ns < 5e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failed_share", [0.0, 0.02, 0.6])
 def test_recoveries_are_those_of_the_raw_rows(tmp_path, failed_share):
     """Oracle: `stats.recovery` over the rows of the server, faults with and without a recovery."""
@@ -224,6 +225,7 @@ def test_a_load_that_changes_in_stages_has_no_index_of_dispersion(tmp_path):
     assert row.absent == dict.fromkeys(("throughput", "dispersion", "changes"), told)
 
 
+@pytest.mark.slow
 def test_closed_and_open_arrivals_of_one_plan_are_judged_by_cell(tmp_path):
     ways = ("constant", "closed")
     cells = [{"name": it, "factors": {"drive.arrivals": it}} for it in ways]

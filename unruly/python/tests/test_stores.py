@@ -575,6 +575,7 @@ def test_a_load_without_a_knee_holds_to_the_highest(analysed):
     assert finding.title == "the p99 holds up to 1,600/s, the highest load that was tried"
 
 
+@pytest.mark.slow
 def test_what_the_generator_could_not_send_is_not_held_against_the_store(tmp_path, capsys):
     # of 1,600 a second that were asked for 1,400 were sent: the rest never was
     shape = _ramp()

@@ -179,6 +179,7 @@ def test_the_time_of_the_tiers_adds_up_to_that_of_the_front(tmp_path: Path) -> N
     assert tiers_of(found).checks[0].agrees
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_slow_requests_spent_more_in_a_tier_than_is_claimed(tmp_path: Path, trouble: str) -> None:
     path = write_tapped(tmp_path / "run", trouble, 3)
@@ -241,6 +242,7 @@ def test_a_request_has_the_asker_that_was_found_later_on_its_connection(tmp_path
     assert found.fillna("").tolist() == ["web", "web", "", ""]
 
 
+@pytest.mark.slow
 def test_times_are_not_divided_if_nobody_knows_who_asked(tmp_path: Path) -> None:
     path = write_tapped(tmp_path / "run", "app", 1)
     file = next((path / "turnarounds").glob("*.parquet"))

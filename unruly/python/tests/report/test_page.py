@@ -159,6 +159,7 @@ def test_one_run_stays_within_three_megabytes(whole):
     assert whole.stat().st_size <= SIZE_MAX
 
 
+@pytest.mark.slow
 def test_several_runs_stay_within_three_megabytes(several):
     assert several.stat().st_size <= SIZE_MAX
 
