@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from unruly.errors import ParameterError
 from unruly.html import write_report
 from unruly.stats import growth, kept_share
 from unruly.tables import fetch, inline
+from unruly.topics.streams import clocks as stream_clocks
 from unruly.topics.streams import tables as stream_tables
 from unruly.topics.streams.hypotheses import hypotheses
 from unruly.topics.streams.legs import Flow, longest_silence
@@ -662,3 +664,58 @@ def test_a_page_of_streams_alone_is_written(broken, tmp_path):
     page = write_report([broken], tmp_path / "report.html").read_text()
     assert "What does each protocol give" in page
     assert "Every message accounted for" in page
+
+
+def _run_on(*hosts, processes=()):
+    """A run that reached these hosts: each a name and, or not, the bounds of its clock."""
+    known = [
+        {"name": name, "clock": dict(zip(("low_ns", "high_ns", "steps"), clock, strict=True))}
+        if clock
+        else {"name": name}
+        for name, clock in hosts
+    ]
+    return SimpleNamespace(run=SimpleNamespace(manifest={"hosts": known}), processes=processes)
+
+
+def test_rows_of_other_hosts_are_put_on_the_clock_of_the_runner():
+    run = _run_on(("local", None), ("a", (4_999_000_000, 5_001_000_000, 0)), ("b", (-40, -20, 0)))
+    ahead = stream_clocks.ahead_ns(run)
+    assert ahead == {"a": 5_000_000_000, "b": -30}
+    rows = inline(
+        [
+            {"host": host, "started_ns": STARTED_NS, "ended_ns": STARTED_NS + 7}
+            for host in ("local", "a", "b")
+        ]
+    )
+    found = fetch(stream_clocks.on_one_clock(rows, ahead)).set_index("host")
+    moved = {host: int(at) - STARTED_NS for host, at in found["started_ns"].items()}
+    assert moved == {"local": 0, "a": -5_000_000_000, "b": 30}
+    assert set(found["ended_ns"] - found["started_ns"]) == {7}
+
+
+@pytest.mark.parametrize(
+    ("clock", "told"),
+    [
+        ((10, 20, 0), ""),
+        ((10, 20, 1), "the clock of a, or that of the runner, was set during the run"),
+        ((0, 10_000_000_000, 0), "the clock of a is known to within 10 s only"),
+    ],
+)
+def test_a_clock_that_was_set_leaves_no_time_line(clock, told):
+    assert stream_clocks.unsure(_run_on(("local", None), ("a", clock))) == told
+
+
+def test_only_ends_on_several_hosts_have_clocks_of_their_own():
+    apart = [{"kind": "writer", "host": "a"}, {"kind": "reader", "host": "b"}]
+    kinds = frozenset({"writer", "reader"})
+    clock = (0, 1, 0)
+    assert stream_clocks.have_own_clocks(
+        _run_on(("a", clock), ("b", clock), processes=apart), kinds
+    )
+    # namespaces share the clock of the runner
+    assert not stream_clocks.have_own_clocks(
+        _run_on(("a", None), ("b", None), processes=apart), kinds
+    )
+    assert not stream_clocks.have_own_clocks(
+        _run_on(("a", clock), ("b", clock), processes=[apart[0]]), kinds
+    )

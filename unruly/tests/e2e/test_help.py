@@ -91,10 +91,11 @@ def test_an_option_that_help_shows_is_accepted(side: Callable[..., tuple[int, st
 
 
 def value_of(page: str, name: str) -> str:
-    """Return a value that an option takes: the first possible one, a size, or a number."""
+    """Return a value that an option takes: the first possible one, or one of its kind."""
     text = re.split(r"\n +(?:-\w, )?--", page.split(f"--{name} ")[1])[0]
     choices = re.search(r"\[possible\s+values:\s+(\w+)", text)
-    usual = "5GB" if f"--{name} <SIZE>" in page else "5"
+    kind = re.search(rf"--{name} <(\w+)>", page)
+    usual = {"SIZE": "5GB", "ADDRESS": "192.0.2.10"}.get(kind[1] if kind else "", "5")
     return choices[1] if choices else usual
 
 

@@ -216,15 +216,6 @@ def test_what_hosts_cannot_do_is_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_streams_are_refused_since_they_compare_clocks(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.toml"
-    host = '[[host]]\nname = "a"\nreach = ["env"]\n'
-    plan.write_text(f'name = "a"\n[run]\nduration = "1s"\n[stream]\nprotocol = "tcp"\n{host}')
-    said = call("run", plan, "-o", tmp_path / "run")
-    assert said.returncode == 2
-    assert "the plan has [[host]] and [stream]" in said.stderr
-
-
 def demo_on(hosts: Hosts, plan: Path) -> None:
     """The shipped demo, shorter, with its agents on other hosts."""
     text = call("plans", "demo").stdout

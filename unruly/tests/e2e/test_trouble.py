@@ -306,3 +306,11 @@ def test_a_package_in_the_working_directory_is_not_run(tmp_path: Path) -> None:
     said = call("verdict", tmp_path / "nowhere", cwd=tmp_path)
     assert not (tmp_path / "ran").exists()
     assert "there is no such" in said.stderr or "nowhere" in said.stderr, said.stderr
+
+
+def test_a_folder_with_the_name_of_a_shipped_plan_does_not_hide_the_plan(tmp_path: Path) -> None:
+    (tmp_path / "echo").mkdir()
+    sets = ["--set", "rate=50/s", "-d", "300ms", "-w", "0s", "-q", "-o", "run"]
+    said = call("run", "echo", *sets, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert (tmp_path / "run" / "manifest.json").is_file()

@@ -1,32 +1,82 @@
 //! The hosts that `--from` and `unruly collect` name.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail, ensure};
-use unruly_plan::{HOST_PROGRAM, MAX_REACHED_HOSTS, ReachedHost};
+use clap::Args;
+use unruly_plan::{HOST_PROGRAM, Hosts, Load, MAX_REACHED_HOSTS, Plan, ReachedHost};
 
 /// Options of ssh: it asks nobody for a password, and gives a host up that does not answer.
 const SSH: [&str; 5] = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
 
-/// Returns the hosts of the words `ssh:HOST`, `kubectl:POD` and `command:WORDS`, of which several
-/// may stand between commas.
+/// The flags that name the hosts of a load.
+#[derive(Debug, Args)]
+pub(crate) struct HostArguments {
+    /// Hosts that carry the load instead of this one: ssh:HOST, ssh:HOST=ADDRESS, kubectl:POD or
+    /// "command:WORDS", with commas between
+    #[arg(long, value_name = "HOSTS")]
+    from: Vec<String>,
+    /// Program unruly on these hosts (default: unruly)
+    #[arg(long, value_name = "PATH", requires = "from")]
+    from_program: Option<String>,
+    /// Copy this program to these hosts first, unless they have it
+    #[arg(long, requires = "from")]
+    from_install: bool,
+    /// IPv4 address of this host at which other hosts reach the service that the run starts
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Ipv4Addr>,
+}
+
+impl HostArguments {
+    /// Returns the hosts, in the order of their words.
+    ///
+    /// # Errors
+    ///
+    /// When a word names no way to a host, or there are too many.
+    pub(crate) fn hosts(&self) -> Result<Vec<ReachedHost>> {
+        let program = self.from_program.as_deref();
+        hosts_of("--from", &self.from, program, self.from_install)
+    }
+}
+
+/// Returns the plan with the hosts of these flags for its load, instead of its own. They take the
+/// place of namespaces, whose links a plan may shape.
 ///
 /// # Errors
 ///
-/// When a word names no way to a host, or there are too many.
-pub(crate) fn hosts(
-    words: &[String],
-    program: Option<&str>,
-    install: bool,
-) -> Result<Vec<ReachedHost>> {
-    hosts_of("--from", words, program, install)
+/// When that is no plan.
+pub(crate) fn placed(mut plan: Plan, flags: &HostArguments) -> Result<Plan> {
+    plan.run.listen = flags.listen.or(plan.run.listen);
+    let hosts = flags.hosts()?;
+    if hosts.is_empty() {
+        return Ok(plan);
+    }
+    plan.run.hosts = Hosts::Processes;
+    if let Load::Stream(stream) = &mut plan.load {
+        stream.link = None;
+    }
+    plan.reached = hosts;
+    // Whether the whole is a plan still depends on them.
+    if let Err(error) = Plan::parse("plan", &plan.to_toml()) {
+        let wrong = error
+            .wrong
+            .replace("the plan has [[host]] and", "it is given with");
+        let hint = match error.hint.as_str() {
+            hint if hint.starts_with("in [run], listen") => "--listen 192.0.2.10",
+            hint if hint.starts_with("address =") => "--from ssh:HOST=192.0.2.11",
+            hint => hint,
+        };
+        bail!("--from: {wrong}; {}; hint: {hint}", error.wanted);
+    }
+    Ok(plan)
 }
 
 /// Returns the hosts of the words of an argument.
 ///
 /// # Errors
 ///
-/// As [`hosts`].
+/// As [`HostArguments::hosts`].
 pub(crate) fn hosts_of(
     argument: &str,
     words: &[String],
@@ -40,7 +90,12 @@ pub(crate) fn hosts_of(
     let mut hosts: Vec<ReachedHost> = Vec::new();
     let mut names = BTreeSet::new();
     for word in words.iter().flat_map(|it| parts(it)) {
-        let Some((name, reach)) = way(word) else {
+        let (place, address) = addressed(word);
+        ensure!(
+            address != Some(""),
+            "{argument}: {word:?} has no address after its =; hint: {place}=192.0.2.11"
+        );
+        let Some((name, reach)) = way(place) else {
             return no_way(argument, word);
         };
         let count = hosts.len() + 1;
@@ -55,7 +110,7 @@ pub(crate) fn hosts_of(
         hosts.push(ReachedHost {
             name,
             reach,
-            address: None,
+            address: address.map(str::to_owned),
             program: program.unwrap_or(HOST_PROGRAM).to_owned(),
             install,
         });
@@ -66,6 +121,15 @@ pub(crate) fn hosts_of(
         hosts.len()
     );
     Ok(hosts)
+}
+
+/// Returns the word without the address that stands after it: `ssh:node-1=192.0.2.11`. A command may
+/// have such words of its own.
+fn addressed(word: &str) -> (&str, Option<&str>) {
+    match word.split_once('=') {
+        Some((before, address)) if !word.starts_with("command:") => (before, Some(address)),
+        _ => (word, None),
+    }
 }
 
 /// Returns the words between commas. A command may have commas of its own, so it is the last.
@@ -150,7 +214,7 @@ mod tests {
 
     fn told(words: &[&str]) -> Vec<(String, String)> {
         let words: Vec<String> = words.iter().map(|&it| it.to_owned()).collect();
-        let hosts = hosts(&words, None, false).unwrap();
+        let hosts = hosts_of("--from", &words, None, false).unwrap();
         hosts
             .into_iter()
             .map(|it| (it.name, it.reach.join(" ")))
@@ -177,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn a_host_may_have_the_address_at_which_others_reach_it() {
+        let words = ["ssh:node-1=192.0.2.11,kubectl:a", "command:env A=1"];
+        let hosts = hosts_of("--from", &words.map(str::to_owned), None, false).unwrap();
+        let addresses: Vec<Option<&str>> = hosts.iter().map(|it| it.address.as_deref()).collect();
+        assert_eq!(addresses, [Some("192.0.2.11"), None, None]);
+        assert_eq!(hosts[0].name, "node-1");
+        assert_eq!(hosts[2].reach, ["env", "A=1"]);
+    }
+
+    #[test]
     fn a_word_that_names_no_way_is_refused_with_the_ways() {
         for word in [
             "node-1",
@@ -188,7 +262,7 @@ mod tests {
             "",
             "local:",
         ] {
-            let said = hosts(&[word.to_owned()], None, false)
+            let said = hosts_of("--from", &[word.to_owned()], None, false)
                 .unwrap_err()
                 .to_string();
             let told = format!("--from: {word:?} names no way to a host; wanted ssh:HOST");

@@ -12,6 +12,7 @@ use unruly_runner::RunOptions;
 
 use crate::cli::measure;
 use crate::concealed::command;
+use crate::hosts::{HostArguments, placed};
 use crate::live::LiveArguments;
 use crate::shipped;
 use crate::slos::slos;
@@ -59,6 +60,8 @@ pub(crate) struct RunArguments {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    from: HostArguments,
+    #[command(flatten)]
     live: Box<LiveArguments>,
 }
 
@@ -83,7 +86,14 @@ pub(crate) fn run(arguments: RunArguments) -> Result<u8> {
         is_standing: false,
         command: command(std::env::args_os()),
     };
-    measure(&read(&arguments.plan, &arguments.set, &changes)?, &options)
+    let mut plan = read(&arguments.plan, &arguments.set, &changes)?;
+    if let Load::Drive(drive) = &mut plan.load {
+        // Each host has a process, and a process has a client.
+        let hosts = u16::try_from(arguments.from.hosts()?.len()).unwrap_or(u16::MAX);
+        drive.processes = drive.processes.max(hosts);
+        drive.clients = drive.clients.max(hosts.into());
+    }
+    measure(&placed(plan, &arguments.from)?, &options)
 }
 
 /// What the command line says instead of the plan.
@@ -151,7 +161,10 @@ pub(crate) fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Pla
     let place = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => shipped::plan(&place)?.to_owned(),
+        // A folder with the name of a shipped plan is no plan.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
+            shipped::plan(&place)?.to_owned()
+        }
         Err(error) => anyhow::bail!("{place}: cannot be read ({error}); hint: give a plan file"),
     };
     let mut values = Vec::new();
@@ -227,6 +240,16 @@ mod tests {
         read(Path::new(plan), &set, &changes)
             .unwrap_err()
             .to_string()
+    }
+
+    #[test]
+    fn a_folder_is_no_plan() {
+        // The tests run in the folder of this crate.
+        let error = said("src", None, &[]);
+        assert!(
+            error.starts_with("src: there is no such plan; hint: "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -133,6 +133,12 @@ pub(crate) fn collect(arguments: &CollectArguments) -> Result<u8> {
         "--dir: {} is not a whole path; wanted one that begins with /; hint: --dir {USUAL_PLACE}",
         arguments.dir.display()
     );
+    if let Some(host) = hosts.iter().find(|it| it.address.is_some()) {
+        anyhow::bail!(
+            "HOSTS: {} has an address, and none is needed; hint: ssh:HOST",
+            host.name
+        );
+    }
     let since_ns = since(arguments.since);
     let mut failed = 0;
     for host in &hosts {

@@ -1,6 +1,7 @@
 //! What a plan says, as types. Deserialising one does not check it; [`Plan::parse`] does.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +125,9 @@ pub struct Run {
     pub repeat: u16,
     /// What stands for a host.
     pub hosts: Hosts,
+    /// The address of this host at which the hosts of the plan reach what the run starts here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<Ipv4Addr>,
     /// A cell ends when so much is known, if that is before its duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
@@ -347,6 +351,19 @@ impl Load {
         }
         let store = drive.store.as_ref();
         store.is_some_and(|store| store.url.service().is_some())
+    }
+
+    /// Whether the run starts its own echo server for it.
+    #[must_use]
+    pub const fn has_echo(&self) -> bool {
+        matches!(
+            self,
+            Self::Drive(Drive {
+                address: None,
+                store: None,
+                ..
+            })
+        )
     }
 
     /// The names of the processes this load consists of.

@@ -169,11 +169,12 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
         ));
     };
     let (run, scale) = run(&run_section)?;
-    let (load, load_name) = load(top, &run, scale)?;
+    let reached = host::hosts(top)?;
+    let (load, load_name) = load(top, &run, scale, !reached.is_empty())?;
     let jvm = jvm(top)?;
     let compete = compete(top, jvm, scale)?;
     let tap = tap(top, &load)?;
-    let processes = Processes::of(&load, compete.as_ref(), &run, tap.is_some());
+    let processes = Processes::of(&load, compete.as_ref(), &run, tap.is_some(), reached.len());
     let matrix_section = top.child("matrix", "[matrix]")?;
     if let Some(section) = &matrix_section {
         check_scale(section, scale)?;
@@ -184,7 +185,7 @@ fn plan(top: &Section<'_>) -> Result<(Plan, usize), PlanError> {
         jvm,
         probe: probe(top)?,
         tap,
-        reached: host::hosts(top)?,
+        reached,
         pins: pins(top, &processes)?,
         service: service(top, matrix_section.as_ref(), &load)?,
         quotas: quotas(top, &processes, &faults)?,
@@ -239,6 +240,7 @@ fn run(section: &Section<'_>) -> Result<(Run, f64), PlanError> {
         warmup: scaled(keys::run::WARMUP.read(section)?, scale),
         repeat: keys::run::REPEAT.whole(section)?,
         hosts: keys::run::HOSTS.read(section)?,
+        listen: host::own_listen(section)?,
         until: until(section)?,
         slo: slo(section)?,
         goodput: goodput(section)?,
@@ -282,7 +284,12 @@ fn slo(section: &Section<'_>) -> Result<Vec<Slo>, PlanError> {
     read.collect()
 }
 
-fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str), PlanError> {
+fn load(
+    top: &Section<'_>,
+    run: &Run,
+    scale: f64,
+    has_hosts: bool,
+) -> Result<(Load, &'static str), PlanError> {
     const WANTED: &str = "must have exactly one of [mesh], [drive] and [stream]";
     const NAMES: [(&str, &str); 3] = [
         ("mesh", "[mesh]"),
@@ -320,7 +327,7 @@ fn load(top: &Section<'_>, run: &Run, scale: f64) -> Result<(Load, &'static str)
     let read = match load {
         "mesh" => Load::Mesh(mesh(&section, run)?),
         "drive" => Load::Drive(drive(&section, run, scale)?),
-        _ => Load::Stream(stream(&section, run, scale)?),
+        _ => Load::Stream(stream(&section, run, scale, has_hosts)?),
     };
     Ok((read, load))
 }

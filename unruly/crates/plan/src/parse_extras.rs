@@ -31,9 +31,19 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn of(load: &Load, compete: Option<&Compete>, run: &Run, tap: bool) -> Self {
+    pub(crate) fn of(
+        load: &Load,
+        compete: Option<&Compete>,
+        run: &Run,
+        tap: bool,
+        reached: usize,
+    ) -> Self {
         let hosts = run.hosts;
         let hosts = match load {
+            Load::Stream(stream) if reached > 0 => {
+                let reached = u16::try_from(reached).unwrap_or(u16::MAX);
+                reached.min(stream.readers + 1)
+            }
             Load::Stream(stream) => stream.readers + 1,
             Load::Mesh(mesh) if hosts == Hosts::Namespaces => mesh.agents,
             Load::Mesh(_) | Load::Drive(_) => 1,

@@ -9,11 +9,17 @@ use crate::section::Section;
 use crate::stream::{Protocol, Stream};
 use crate::units::{BitRate, Bytes, DurationNs};
 
-pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Stream, PlanError> {
+pub(crate) fn stream(
+    section: &Section<'_>,
+    run: &Run,
+    scale: f64,
+    has_hosts: bool,
+) -> Result<Stream, PlanError> {
     keys::STREAM.check(section)?;
     let protocol = keys::PROTOCOL.read(section)?;
     if let Some(why) = protocol.needs_hosts()
         && run.hosts == Hosts::Processes
+        && !has_hosts
     {
         let wanted = format!("must be another on loopback: {why}");
         let hint = "in [run], hosts = \"namespaces\"";
@@ -24,7 +30,7 @@ pub(crate) fn stream(section: &Section<'_>, run: &Run, scale: f64) -> Result<Str
         readers: readers(section, protocol)?,
         message: message(section, protocol)?,
         sample: keys::SAMPLE.whole(section)?,
-        link: link(section, run)?,
+        link: link(section, run, has_hosts)?,
         mtu: keys::MTU.whole(section)?,
         wind_down: scaled(keys::WIND_DOWN.read(section)?, scale),
         scheduling: keys::SCHEDULING.read(section)?,
@@ -55,8 +61,8 @@ fn message(section: &Section<'_>, protocol: Protocol) -> Result<Bytes, PlanError
     Ok(message)
 }
 
-/// What joins the hosts; a pair of loopbacks has no link to shape.
-fn link(section: &Section<'_>, run: &Run) -> Result<Option<BitRate>, PlanError> {
+/// What joins the hosts; neither a pair of loopbacks nor hosts that are reached have a link to shape.
+fn link(section: &Section<'_>, run: &Run, has_hosts: bool) -> Result<Option<BitRate>, PlanError> {
     let link = keys::LINK;
     let hint = link.hint_text(link.kind.example);
     if section
@@ -66,6 +72,10 @@ fn link(section: &Section<'_>, run: &Run) -> Result<Option<BitRate>, PlanError> 
         return Ok(None);
     }
     let rate = link.read(section)?;
+    if has_hosts {
+        let wanted = "must be \"none\" between [[host]]: their link is what it is";
+        return Err(section.refuse(link.name, wanted, "remove link"));
+    }
     if run.hosts == Hosts::Processes {
         let wanted = "must be \"none\" on loopback, which has no rate";
         return Err(section.refuse(link.name, wanted, "in [run], hosts = \"namespaces\""));

@@ -71,7 +71,7 @@ fn unknown_keys_are_refused_with_the_nearest_known() {
     mesh_but(
         "duration",
         "durations",
-        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, until, slo, goodput, scale; hint: did you mean duration"#,
+        r#"plan.toml:3: unknown key "durations" in [run]; known: duration, warmup, repeat, hosts, listen, until, slo, goodput, scale; hint: did you mean duration"#,
     );
     mesh(
         "tranport = \"udp\"",

@@ -38,6 +38,7 @@ fn a_mesh_has_the_defaults_of_the_manual() {
         warmup: DurationNs(0),
         repeat: 1,
         hosts: Hosts::Processes,
+        listen: None,
         until: None,
         slo: Vec::new(),
         goodput: None,
@@ -605,6 +606,14 @@ fn tap() -> Tap {
     }
 }
 
+fn hosts(are_processes: bool) -> Hosts {
+    if are_processes {
+        Hosts::Processes
+    } else {
+        Hosts::Namespaces
+    }
+}
+
 fn plan() -> impl Strategy<Value = Plan> {
     let names = (
         "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}",
@@ -653,11 +662,8 @@ fn plan() -> impl Strategy<Value = Plan> {
                         duration: DurationNs(run.0),
                         warmup: DurationNs(run.1),
                         repeat: run.2,
-                        hosts: if varied && !streams {
-                            Hosts::Processes
-                        } else {
-                            Hosts::Namespaces
-                        },
+                        hosts: hosts(varied && !streams),
+                        listen: None,
                         until: (drives && varied).then_some(UNTIL),
                         slo: targets(varied),
                         goodput: drives.then(|| "e2e < 5s".parse().expect("limits")),

@@ -21,7 +21,7 @@ impl Trial<'_> {
                 }
             }
             Load::Drive(drive) => {
-                if drive.address.is_none() && drive.store.is_none() {
+                if self.plan.load.has_echo() {
                     jobs.push((0, self.job(JobKind::Echo, 0, Some(0), 0)));
                 }
                 if drive.spans().is_some() {
@@ -47,7 +47,7 @@ impl Trial<'_> {
                 }
             }
         }
-        jobs.extend(self.competing());
+        jobs.extend(self.competing(agents));
         if self.plan.probe.is_some() {
             for host in 0..self.processes.hosts.count() {
                 jobs.push((host, self.job(JobKind::Probe, host, None, host)));
@@ -87,8 +87,8 @@ impl Trial<'_> {
         store.chain(echo).collect()
     }
 
-    /// What competes with the load, on each host.
-    fn competing(&self) -> Vec<(usize, Job)> {
+    /// What competes with the load, on each of its hosts.
+    fn competing(&self, agents: usize) -> Vec<(usize, Job)> {
         // A collector competes within the virtual machines of the load, where there are any.
         let within = match &self.plan.load {
             Load::Stream(stream) => stream.protocol.is_of_jvm(),
@@ -105,10 +105,20 @@ impl Trial<'_> {
             _ => 1,
         });
         let mut jobs = Vec::new();
-        for host in 0..compete.map_or(0, |_| self.processes.hosts.count()) {
-            let place = format!("{}-{host}", JobKind::Compete.name());
+        if compete.is_none() {
+            return jobs;
+        }
+        let hosts = &self.processes.hosts;
+        let places: Vec<usize> = match &self.plan.load {
+            Load::Stream(_) => (0..hosts.of_ends(agents))
+                .map(|end| hosts.of_agent(end))
+                .collect(),
+            Load::Mesh(_) | Load::Drive(_) => (0..hosts.count()).collect(),
+        };
+        for (number, host) in places.into_iter().enumerate() {
+            let place = format!("{}-{number}", JobKind::Compete.name());
             for part in 0..parts {
-                let mut job = self.job(JobKind::Compete, host, None, host);
+                let mut job = self.job(JobKind::Compete, number, None, host);
                 job.name = format!("{place}-{part}");
                 job.cpus = self.plan.pins.get(&place).cloned().unwrap_or_default();
                 jobs.push((host, job));

@@ -31,6 +31,7 @@ mod watch;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -272,6 +273,7 @@ fn meet(cells: &mut [PlanCell], password: Option<&Secret>, options: &RunOptions)
 }
 
 fn meet_stores(cells: &[PlanCell], password: Option<&Secret>, options: &RunOptions) -> Result<()> {
+    check_listen(cells)?;
     // A service is on this host as soon as it is asked for, and others are on a network.
     for cell in cells {
         room::for_files(&cell.plan)?;
@@ -322,6 +324,28 @@ fn meet_stores(cells: &[PlanCell], password: Option<&Secret>, options: &RunOptio
         }
     }
     Ok(())
+}
+
+/// Refuses an address to listen at that no other host would ask, or that is not of this host.
+fn check_listen(cells: &[PlanCell]) -> Result<()> {
+    let mut plans = cells.iter().map(|it| &it.plan);
+    let Some(address) = plans.clone().find_map(|it| it.run.listen) else {
+        return Ok(());
+    };
+    anyhow::ensure!(
+        plans.clone().any(|it| !it.reached.is_empty()),
+        "run.listen: it is {address}, and no other host sends to this one; wanted [[host]] too; \
+         hint: --from ssh:node-1, or leave listen out"
+    );
+    anyhow::ensure!(
+        plans.any(|it| it.load.has_service() || it.load.has_echo()),
+        "run.listen: it is {address}, and the run starts nothing that listens there; wanted a service; \
+         hint: leave it out"
+    );
+    let bound = TcpListener::bind((address, 0));
+    bound.map(drop).with_context(|| {
+        format!("run.listen: {address} is no address of this host; wanted one that `ip addr` shows")
+    })
 }
 
 /// Returns whether nothing answered at the address of a store.

@@ -6,6 +6,7 @@
 //! so that nothing of a run is ever seen on the host.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
@@ -25,8 +26,8 @@ pub(super) enum Hosts {
     Local,
     /// A namespace each.
     Namespaces(Vec<Namespace>),
-    /// This host, and after it those of the plan.
-    Reached(Vec<ReachedHost>),
+    /// This host, with the address at which others reach it, and after it those of the plan.
+    Reached(Option<Ipv4Addr>, Vec<ReachedHost>),
 }
 
 /// A namespace that lives as long as this value, or a process in it.
@@ -39,7 +40,7 @@ impl Hosts {
     /// Makes the hosts of a plan.
     pub(super) fn of(plan: &Plan, agents: usize) -> Result<Self> {
         if !plan.reached.is_empty() {
-            return Ok(Self::Reached(plan.reached.clone()));
+            return Ok(Self::Reached(plan.run.listen, plan.reached.clone()));
         }
         let hosts = Self::new(plan.run.hosts, agents)?;
         if let (Load::Stream(stream), Self::Namespaces(namespaces)) = (&plan.load, &hosts) {
@@ -93,7 +94,7 @@ impl Hosts {
         match self {
             Self::Local => LOCAL_HOST.to_owned(),
             Self::Namespaces(_) => format!("host-{number}"),
-            Self::Reached(_) => {
+            Self::Reached(..) => {
                 let host = self.reached(number);
                 host.map_or_else(|| LOCAL_HOST.to_owned(), |it| it.name.clone())
             }
@@ -105,7 +106,7 @@ impl Hosts {
         match self {
             Self::Local => 0,
             Self::Namespaces(_) => number,
-            Self::Reached(hosts) => 1 + number % hosts.len(),
+            Self::Reached(_, hosts) => 1 + number % hosts.len(),
         }
     }
 
@@ -113,14 +114,14 @@ impl Hosts {
     pub(super) fn of_generator(&self, number: usize) -> usize {
         match self {
             Self::Local | Self::Namespaces(_) => 0,
-            Self::Reached(hosts) => 1 + number % hosts.len(),
+            Self::Reached(_, hosts) => 1 + number % hosts.len(),
         }
     }
 
     /// How a host is reached; `None` for this one.
     pub(super) fn reached(&self, number: usize) -> Option<&ReachedHost> {
         match self {
-            Self::Reached(hosts) => hosts.get(number.checked_sub(1)?),
+            Self::Reached(_, hosts) => hosts.get(number.checked_sub(1)?),
             Self::Local | Self::Namespaces(_) => None,
         }
     }
@@ -130,23 +131,35 @@ impl Hosts {
         match self {
             Self::Local => LOOPBACK.to_owned(),
             Self::Namespaces(_) => address(number),
-            Self::Reached(_) => {
-                let address = self.reached(number).and_then(|it| it.address.as_deref());
-                let address = address.unwrap_or(LOOPBACK);
-                // An address of IPv6 stands before a port in brackets.
-                if address.contains(':') {
-                    format!("[{address}]")
-                } else {
-                    address.to_owned()
+            Self::Reached(own, _) => {
+                let own = own.map(|it| it.to_string());
+                let address = match self.reached(number) {
+                    Some(host) => host.address.clone(),
+                    None => own,
+                };
+                match address {
+                    None => LOOPBACK.to_owned(),
+                    // An address of IPv6 stands before a port in brackets.
+                    Some(address) if address.contains(':') => format!("[{address}]"),
+                    Some(address) => address,
                 }
             }
+        }
+    }
+
+    /// Returns on how many hosts a load with this number of ends is.
+    pub(super) fn of_ends(&self, ends: usize) -> usize {
+        match self {
+            Self::Local => 1,
+            Self::Namespaces(_) => ends,
+            Self::Reached(_, hosts) => ends.min(hosts.len()),
         }
     }
 
     /// What goes before the command of a process on the host of agent `number`.
     pub(super) fn prefix(&self, number: usize) -> Vec<String> {
         match self {
-            Self::Local | Self::Reached(_) => Vec::new(),
+            Self::Local | Self::Reached(..) => Vec::new(),
             Self::Namespaces(namespaces) => namespaces.get(number).map_or_else(Vec::new, |it| {
                 vec![
                     "nsenter".to_owned(),
@@ -162,7 +175,7 @@ impl Hosts {
         match self {
             Self::Local => 1,
             Self::Namespaces(namespaces) => namespaces.len().saturating_sub(1),
-            Self::Reached(hosts) => 1 + hosts.len(),
+            Self::Reached(_, hosts) => 1 + hosts.len(),
         }
     }
 }

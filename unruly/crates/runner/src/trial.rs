@@ -557,6 +557,7 @@ fn start_services(
             pins: &plan.pins,
             faults: &plan.faults,
             seed: plan.seed,
+            address: plan.run.listen,
             spans,
             say: &|text| progress.note(text),
         },

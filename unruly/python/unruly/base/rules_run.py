@@ -173,7 +173,7 @@ def _run_stopped(analysis: Analysis) -> Iterator[Finding]:
     """
     if analysis.run.status != "stopped":
         return
-    measured = max((row.duration_ns for row in analysis.cells), default=0.0)
+    measured = max((row.duration_ns for row in analysis.cells), default=analysis.measured_ns)
     planned = analysis.run.manifest.get("planned_ns")
     yield Finding(
         "run-stopped",
@@ -418,9 +418,10 @@ def _clocks_compared(analysis: Analysis) -> Iterator[Finding]:
     host read its clock, and the answer came after. One host alone times each request, so response
     times do not depend on the difference. The times of day of rows from different hosts do: two
     events on two hosts that are closer than the difference may have happened in the other order.
-    Nothing is corrected. Causes, faults, recoveries and rates put the times of several hosts beside
+    No row is corrected. Causes, faults, recoveries and rates put the times of several hosts beside
     one another, so the finding warns if a difference may be more than {CLOCKS_APART_NS:duration},
-    or if a clock was set while the run measured.
+    or if a clock was set while the run measured. Streams are put on one time line by the middle of
+    the interval, and have no bandwidth if it is wider than that.
 
     Next: Let all hosts keep the same time (NTP or PTP), if a picture over time is of interest.
 

@@ -37,7 +37,12 @@ def verdict(view: View, *, alone: bool = True) -> Verdict:
 
 
 def statements(view: View) -> tuple[Statement, ...]:
-    """Return the four large answers, or the one that nothing was measured."""
+    """Return the four large answers, or the one that nothing was measured.
+
+    A run without a latency, such as a stream between two hosts, has two answers.
+    """
+    if not view.rows and view.analysis.measured_ns:
+        return (_flowed(view), _trust(view))
     if not view.rows:
         return (_nothing(view),)
     return (_worked(view), _trust(view), _promise(view), _slow(view))
@@ -52,6 +57,12 @@ def _nothing(view: View) -> Statement:
         f"No measured reply is in this run, so nothing can be said of it. {why}",
         "bad",
     )
+
+
+def _flowed(view: View) -> Statement:
+    worked = view.analysis.worked
+    head, _, told = worked.sentence.partition(": ")
+    return Statement("Did it work?", head, format.capital(told), "good" if worked.ok else "bad")
 
 
 def _worked(view: View) -> Statement:

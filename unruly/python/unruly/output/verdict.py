@@ -85,7 +85,7 @@ def _conclusions(analysis: Analysis) -> Iterator[tuple[str, str]]:
     for line in _measured(analysis):
         yield line, ""
     yield "", ""
-    if worked.requests:
+    if worked.requests or analysis.measured_ns:
         yield f"worked: {_lower(worked.sentence)}", "" if worked.ok else red
     if analysis.statuses:
         yield _codes(analysis), ""
@@ -112,12 +112,13 @@ def _header(analysis: Analysis) -> str:
         if row.kept == "histogram" and row.latency == "response" and row.op != "*"
     )
     rows = analysis.conservation.rows
+    streams = streams_of(analysis)
     length = f"{duration(analysis.measured_ns)} measured"
     parts = [
         f"{run.name}{tag}",
         run.status,
         "" if _timeless(analysis) or (binned and not analysis.measured_ns) else length,
-        f"{count(rows)} rows" if rows or not binned else "",
+        f"{count(rows)} rows" if rows or not (binned or streams) else "",
         f"{count(binned)} values in histograms" if binned else "",
         f"{analysis.processes} processes" if analysis.processes else "",
     ]
@@ -144,6 +145,9 @@ def _timeless(analysis: Analysis) -> bool:
 def _trust(analysis: Analysis) -> str:
     if not analysis.trustworthy:
         return "trust: DO NOT TRUST THIS RUN: " + "; ".join(analysis.doubts)
+    if not analysis.cells:
+        # nothing was counted but what flowed
+        return "trust: yes, nothing spoils this run"
     checked = (
         "every request is accounted for"
         if analysis.conservation.checked

@@ -162,8 +162,13 @@ def _found(analysis: Analysis, context: Context, asked: Asked, read: _Read | Non
                 [part[topic.name] for part in read.parts if topic.name in part] if read else [],
             )
             judged[topic.name] = topic.judge(look)
-    worked = worked_part.worked(context, analysis.cells)
-    analysis = replace(analysis, topics=judged, worked=worked)
+    worked, measured_ns = worked_part.worked(context, analysis.cells), analysis.measured_ns
+    if context.empty and not analysis.cells:
+        for topic in TOPICS:
+            model = judged[topic.name]
+            if topic.worked is not None and model is not None:
+                measured_ns, worked = topic.worked(model)
+    analysis = replace(analysis, topics=judged, worked=worked, measured_ns=measured_ns)
     return replace(analysis, findings=find(analysis))
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unruly.base.rule import Rule
     from unruly.base.tails import Far
     from unruly.base.target import Target
+    from unruly.base.worked import Worked
     from unruly.drawing.pieces import TopicPage
 
 
@@ -96,6 +97,9 @@ class Topic:
         Altair takes a second.
     measures_nothing : bool
         True if the topic is judged even if no row was measured.
+    worked : callable, optional
+        Returns how long it measured, in ns, and whether it worked: of a run without a row of
+        ``requests``, which the topic answers for.
     silences : callable
         Returns codes of shared rules that do not apply to a run with this model.
     """
@@ -109,4 +113,5 @@ class Topic:
     measure: Callable[[Context, Asked], object | None] | None = None
     measure_part: Callable[[Part, Cells], object | None] | None = None
     measures_nothing: bool = False
+    worked: Callable[[Any], tuple[float, Worked]] | None = None
     silences: Callable[[Any], frozenset[str]] = _never_silent

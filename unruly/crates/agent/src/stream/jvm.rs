@@ -73,7 +73,13 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
             start_ns,
             end_ns: Times::new(job, stream, start_ns).end_ns,
         });
-        done = Some(hear(ground, stream, events, start_ns, (foreign, daemon))?);
+        done = Some(hear(
+            ground,
+            stream,
+            events,
+            (start_ns, &peers),
+            (foreign, daemon),
+        )?);
     } else {
         report(&Report::Drained);
     }
@@ -87,7 +93,7 @@ fn hear(
     ground: Ground<'_>,
     stream: &Stream,
     events: &mut Events,
-    start_ns: MonoNs,
+    (start_ns, peers): (MonoNs, &[PeerLine]),
     (foreign, daemon): (Foreign, Option<Daemon>),
 ) -> Result<ClientReport> {
     let side = if ground.job.kind == JobKind::Writer {
@@ -101,7 +107,7 @@ fn hear(
         inbox: ground.inbox,
         side,
         rows: Rows::new(ground, side, start_ns),
-        samples: Samples::start(ground, stream, start_ns)?,
+        samples: Samples::start(ground, stream, start_ns, peers)?,
         collections: Collections::new(ground),
     };
     if let Some((kind, text)) = listening.run()? {

@@ -34,9 +34,9 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
         })?;
     let made = listen(&options(job, stream), wanted);
     crate::role::say_ready(made.as_ref().ok().map(|made| made.1), clock);
-    if inbox.peers()?.is_none() {
+    let Some(peers) = inbox.peers()? else {
         return Ok(());
-    }
+    };
     if let Err(error) = &made {
         let name = stream.protocol.name();
         let text = format!("{name}: cannot listen on {wanted}: {error}");
@@ -68,7 +68,7 @@ pub(crate) fn run(ground: Ground<'_>, stream: &Stream, events: &mut Events) -> R
             books: Books {
                 cookie: job.cookie,
                 account: Account::default(),
-                samples: Samples::start(ground, stream, start_ns)?,
+                samples: Samples::start(ground, stream, start_ns, &peers)?,
                 bytes: 0,
                 said: None,
             },

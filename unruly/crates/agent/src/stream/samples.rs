@@ -9,7 +9,7 @@ use unruly_trace::{
 
 use super::Times;
 use crate::client::ClientReport;
-use crate::control::{ProgressLine, Report, report};
+use crate::control::{PeerLine, ProgressLine, Report, report};
 use crate::ground::Ground;
 use crate::job::Job;
 
@@ -27,9 +27,19 @@ pub(super) struct Samples<'a> {
     clock: &'a Clock,
     times: Times,
     readers: u64,
+    /// All ends have the same clock, so a message has a latency.
+    has_one_clock: bool,
     recorder: Recorder,
     recorded: u64,
     second: Second,
+}
+
+/// Returns true if all ends are on one machine: some latencies would pass for those of all readers.
+/// Only hosts that the plan reaches are machines of their own.
+fn has_one_clock(job: &Job, peers: &[PeerLine]) -> bool {
+    let ends = job.plan.load.processes();
+    let is_elsewhere = |it: &PeerLine| ends.contains(&it.name) && it.host != job.host;
+    job.plan.reached.is_empty() || !peers.iter().any(is_elsewhere)
 }
 
 /// The bytes and latencies since the last report.
@@ -41,7 +51,12 @@ struct Second {
 }
 
 impl<'a> Samples<'a> {
-    pub(super) fn start(ground: Ground<'a>, stream: &Stream, start_ns: MonoNs) -> Result<Self> {
+    pub(super) fn start(
+        ground: Ground<'a>,
+        stream: &Stream,
+        start_ns: MonoNs,
+        peers: &[PeerLine],
+    ) -> Result<Self> {
         let Ground {
             job,
             directory,
@@ -60,6 +75,7 @@ impl<'a> Samples<'a> {
             clock,
             times: Times::new(job, stream, start_ns),
             readers: stream.readers.into(),
+            has_one_clock: has_one_clock(job, peers),
             recorder,
             recorded: 0,
             second: Second::default(),
@@ -71,8 +87,12 @@ impl<'a> Samples<'a> {
         self.times
     }
 
-    /// A row: from when a message was written until it was read.
+    /// A row: from when a message was written until it was read. There is none if ends have several
+    /// clocks.
     pub(super) fn add(&mut self, sequence: u64, sent_ns: MonoNs, received_ns: MonoNs, bytes: u32) {
+        if !self.has_one_clock {
+            return;
+        }
         let phase = match sent_ns {
             early if early < self.times.measure_ns => WARMUP,
             late if late >= self.times.measured_ns => WIND_DOWN,

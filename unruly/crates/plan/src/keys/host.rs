@@ -23,8 +23,8 @@ table! {
     ADDRESS: Text = key(
         "address",
         Text::like("192.0.2.11"),
-        "its IP address, as the other hosts reach it; agents of `[mesh]` listen there, and other plans \
-         need none",
+        "its IP address, as the other hosts reach it; agents of `[mesh]` and readers of `[stream]` \
+         listen there, and load generators need none",
     ).fixed(), |it| it.address.as_ref().map(|it| quoted(it));
 
     PROGRAM: Text = key(

@@ -38,6 +38,14 @@ table! {
         "what represents a host: processes on loopback, or network namespaces",
     ), |it| text(it.hosts.name());
 
+    LISTEN: Text = key(
+        "listen",
+        Text::like("192.0.2.10"),
+        "the IPv4 address of this host at which the hosts of `[[host]]` reach it; the service or echo \
+         server that the run starts listens there",
+    ).default_is("none")
+        .fixed(), |it| it.listen.map(|it| quoted(&it.to_string()));
+
     UNTIL: Text = key(
         "until",
         Text::like("p99 within 10%"),

@@ -28,6 +28,8 @@ const OF_HTTPS: [&str; 16] = [
     "trace",
 ];
 
+const HOST: &str = "[[host]]\nname = \"a\"\nreach = [\"ssh\", \"a\"]\n";
+
 /// A plan in which a key has a meaning.
 fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
     let load = match section.title {
@@ -45,14 +47,14 @@ fn plan_for(section: &SectionKeys, key: &dyn Described) -> DocumentMut {
         "compete" => "[compete]\nkind = \"cpu\"\n",
         "jvm" => "[jvm]\n",
         "quota" => "[quota]\n\"echo-0\" = 1\n",
-        "host" => "[[host]]\nname = \"a\"\nreach = [\"ssh\", \"a\"]\n",
+        "host" => HOST,
         "fault" => {
             "[[fault]]\nkind = \"stop\"\nprocess = \"echo-0\"\nat = \"1s\"\nduration = \"1s\"\n"
         }
         _ => "",
     };
     // Only hosts with a network of their own have a link.
-    let hosts = if section.title == "host" {
+    let hosts = if other == HOST {
         "processes"
     } else {
         "namespaces"

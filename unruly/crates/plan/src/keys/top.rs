@@ -53,7 +53,7 @@ table! {
     TAP: Other = key("tap", Other("table"), "the tap, which watches services from outside")
         .default_is("off"), |_| None;
 
-    HOST: Other = key("host", Other("array of tables"), "other hosts on which the load generators run")
+    HOST: Other = key("host", Other("array of tables"), "other hosts on which load generators, agents and the ends of streams run")
         .default_is("none").also("at most 64"), |_| None;
 
     FAULT: Other = key("fault", Other("array of tables"), "faults of the processes")

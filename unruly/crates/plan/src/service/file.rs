@@ -87,6 +87,7 @@ pub(super) struct ProcessForm {
     tier: Option<String>,
     pub(super) after: Vec<Template>,
     pub(super) host: Template,
+    is_private: bool,
     pub(super) ports: Vec<String>,
     ports_of: Option<String>,
     command: Vec<Template>,
@@ -418,6 +419,7 @@ impl ProcessForm {
                 // A name of nobody: the first of several waits for none before it.
                 after: after.into_iter().filter(|it| !it.is_empty()).collect(),
                 host,
+                is_private: self.is_private,
                 ports: self.ports.clone(),
                 ports_of: self.ports_of.clone(),
                 command: self.command.clone(),
@@ -471,6 +473,7 @@ fn process(
         return Err(section.missing("command", "must be a list of words", hint));
     }
     let local = Template::at(section.source, None, "127.0.0.1");
+    let host = template(section, "host")?;
     let leads = leader::leads(section, &ports, section.has("count"))?;
     Ok(ProcessForm {
         name: required(section, "name")?,
@@ -479,7 +482,8 @@ fn process(
             .text("tier", "tier = \"database\"")?
             .map(str::to_owned),
         after: templates(section, "after")?,
-        host: template(section, "host")?.unwrap_or(local),
+        is_private: host.as_ref().is_some_and(|it| !it.source().contains("{{")),
+        host: host.unwrap_or(local),
         ports,
         ports_of: section.text("ports_of", MANUAL)?.map(str::to_owned),
         command,

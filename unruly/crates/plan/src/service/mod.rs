@@ -17,6 +17,7 @@ mod template;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 pub use file::{Impossible, ServiceFile};
@@ -90,6 +91,8 @@ pub struct ServiceProcess {
     pub after: Vec<String>,
     /// The address it listens on.
     pub host: String,
+    /// Its file names this very address, so other hosts do not reach it.
+    pub is_private: bool,
     /// What its ports are for; it is ready when it listens on the first.
     pub ports: Vec<String>,
     /// Another process, on another address, which has the same ports; itself for ports of its own.
@@ -192,6 +195,52 @@ impl Service {
             let text = places.render(own, template);
             text.is_ok_and(|text| text.contains(MARK))
         })
+    }
+
+    /// Has its processes listen on this address, at which other hosts reach them; not those whose
+    /// file names their address.
+    ///
+    /// # Errors
+    ///
+    /// When two of them have the same ports, and so need an address each; when its file names the
+    /// address of all; and when its password is in its file.
+    pub fn listen_on(&mut self, address: Ipv4Addr) -> Result<(), PlanError> {
+        let first = self.processes.first();
+        if let Some(process) = first.filter(|_| self.password.is_some()) {
+            return Err(PlanError {
+                place: process.place.clone(),
+                key: String::new(),
+                wrong: "its password is in its file, which everybody may read".to_owned(),
+                wanted: "must be on the loopback network".to_owned(),
+                hint: "start it yourself, and name it by its url".to_owned(),
+            });
+        }
+        if let Some(process) = first.filter(|_| self.processes.iter().all(|it| it.is_private)) {
+            return Err(PlanError {
+                place: process.place.clone(),
+                key: String::new(),
+                wrong: format!("{} is on {} alone", process.name, process.host),
+                wanted: "must be a service that other hosts may reach".to_owned(),
+                hint: "start it yourself, and name it by its url".to_owned(),
+            });
+        }
+        for process in self.processes.iter_mut().filter(|it| !it.is_private) {
+            if process
+                .ports_of
+                .as_ref()
+                .is_some_and(|it| *it != process.name)
+            {
+                return Err(PlanError {
+                    place: process.place.clone(),
+                    key: String::new(),
+                    wrong: format!("{} has the ports of another process", process.name),
+                    wanted: format!("must have ports of its own, for both are at {address}"),
+                    hint: "start it with one process, or remove [[host]]".to_owned(),
+                });
+            }
+            process.host = address.to_string();
+        }
+        Ok(())
     }
 
     /// The places of its processes, each with the next of these ports, in a folder under this one and

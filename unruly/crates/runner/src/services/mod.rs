@@ -238,8 +238,11 @@ pub(crate) fn configure(cell: &Cell) -> Result<()> {
         return Ok(());
     };
     check_spans(cell)?;
-    let configured = file.with(&settings);
-    configured.map(drop).map_err(|error| {
+    let configured = file.with(&settings).and_then(|mut service| {
+        let address = cell.plan.run.listen;
+        address.map_or(Ok(()), |it| service.listen_on(it))
+    });
+    configured.map_err(|error| {
         let wrong = match cell.factors.len() {
             0 => error.wrong,
             _ => format!("in cell {:?}, {}", cell.name, error.wrong),
@@ -438,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_shipped_service_without_parameters_is_what_it_was() {
-        let redis = "redis-server --bind 127.0.0.1 --port 7 --save  --appendonly no --dir /run/redis-1 --io-threads 1 --maxmemory 0";
+        let redis = "redis-server --bind 127.0.0.1 --port 7 --save  --appendonly no --dir /run/redis-1 --io-threads 1 --maxmemory 0 --protected-mode no";
         assert_eq!(command("redis", &[], "redis-1").join(" "), redis);
         let flurry = command("flurry-disk", &[], "flurry-3").join(" ");
         assert!(flurry.ends_with("server --id 3 --controller 127.0.0.1:7 --listen 127.0.0.1:7 --announce 127.0.0.1 --memory 1000000000B --disk /run/flurry-3/disk"), "{flurry}");

@@ -75,6 +75,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) faults: &'a [Fault],
     /// From which follows what a relay does.
     pub(crate) seed: u64,
+    /// The address at which other hosts reach it.
+    pub(crate) address: Option<Ipv4Addr>,
     /// Where the run receives spans.
     pub(crate) spans: Option<SocketAddr>,
     /// Called with each step, for the progress display.
@@ -121,6 +123,15 @@ impl Services {
             "service {name}: its url is {url}; wanted a store with keys, or an HTTP server; hint: \
              start it yourself, and name {url} in the plan"
         );
+        let reached = ground.address.filter(|it| !it.is_loopback());
+        let is_here = |(host, _): (&str, u16)| {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
+        };
+        anyhow::ensure!(
+            reached.is_none() || !url.places().any(is_here),
+            "service {name}: its url is {url}, which other hosts do not reach; wanted a process \
+             whose host is no fixed text; hint: unruly/docs/services.md"
+        );
         let took = began.elapsed().as_secs_f64();
         (ground.say)(&format!(
             "{name}: ready after {took:.1} s, {}",
@@ -154,7 +165,10 @@ impl Services {
 
     /// All that is there before the first process is: programs, places, relays.
     fn prepare(name: &str, ground: &Ground<'_>) -> Result<Self> {
-        let service = super::service(name)?.with(ground.settings)?;
+        let mut service = super::service(name)?.with(ground.settings)?;
+        if let Some(address) = ground.address {
+            service.listen_on(address)?;
+        }
         let programs = obtain(name, &service, ground.say)?;
         let folder = ground.directory.join("services").join(&ground.stem);
         std::fs::create_dir_all(&folder)?;

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from unruly.base.worked import NOTHING
+from unruly.quantity import count
 from unruly.topics.streams.rules import RULES
 from unruly.topics.streams.statistics import streams, wanted
 from unruly.topics.streams.summary import summary
@@ -11,6 +14,7 @@ from unruly.topics.topic import Topic
 
 if TYPE_CHECKING:
     from unruly.base.context import Context
+    from unruly.base.worked import Worked
     from unruly.drawing.pieces import TopicPage
     from unruly.topics.streams.model import Streams
     from unruly.topics.topic import Asked, Look
@@ -22,6 +26,19 @@ def _applies(context: Context, _: Asked) -> bool:
 
 def _judge(look: Look) -> Streams | None:
     return streams(look.context, look.rows)
+
+
+def _worked(found: Streams) -> tuple[float, Worked]:
+    """Answer for streams whose ends are on several hosts, so that no message has a latency."""
+    measured_ns = float(sum(leg.last_ns - leg.first_ns for leg in found.legs))
+    wrong = [leg for leg in found.legs if leg.failed or leg.broken]
+    read = sum(leg.read for leg in found.legs)
+    if wrong or not read:
+        told = f"{count(len(wrong))} of {count(len(found.legs))} streams failed or broke"
+        return measured_ns, replace(NOTHING, sentence=f"No: {told}, {count(read)} messages came.")
+    lost = sum(leg.lost for leg in found.legs)
+    told = f"Yes: {count(read)} messages came, {count(lost)} were lost."
+    return measured_ns, replace(NOTHING, sentence=told, ok=True)
 
 
 def _silences(found: Streams) -> frozenset[str]:
@@ -45,5 +62,6 @@ TOPIC: Final = Topic(
     summary=summary,
     page=_page,
     measures_nothing=True,
+    worked=_worked,
     silences=_silences,
 )

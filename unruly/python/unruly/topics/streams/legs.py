@@ -12,6 +12,7 @@ from unruly.stats import growth, repeats_interval, request_mean_interval, stabil
 from unruly.stats.interval import Interval
 from unruly.tables import fetch, inline
 from unruly.topics.streams import tables as stream_tables
+from unruly.topics.streams.clocks import ahead_ns, on_one_clock
 from unruly.topics.streams.model import Leg
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ class Flow:
 
 def flow(context: Context, plan: Plan) -> Flow:
     """Return the bandwidth and the samples of all trials, second by second."""
-    intervals = context.run.intervals
+    ahead = ahead_ns(context)
+    intervals = on_one_clock(context.run.intervals, ahead)
     begins = fetch(stream_tables.begins(intervals))
-    events = fetch(stream_tables.happened(context.run.events))
+    events = fetch(stream_tables.happened(on_one_clock(context.run.events, ahead)))
     frame, note = _legs(context, plan, begins, events)
     usage = fetch(stream_tables.each_second(intervals, inline(frame)))
     totals = fetch(stream_tables.totals(intervals))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from unruly.topics.streams import tables as stream_tables
+from unruly.topics.streams.clocks import ahead_ns
 from unruly.topics.streams.model import Held
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
     from unruly.base.context import Context
@@ -68,7 +67,7 @@ def unknown(flow: Flow, cell: str, known: tuple[Held, ...]) -> tuple[str, ...]:
 def _kept_on(context: Context, plan: CellPlan, process: str) -> frozenset[int]:
     """The cores of a process: its own, those of its group (compete-0 of compete-0-3), or all."""
     own = plan.pinned(process) or plan.pinned(process.rsplit("-", 1)[0])
-    return own or frozenset(range(_cores(context.run.manifest)))
+    return own or frozenset(range(_cores(context, process)))
 
 
 def rooms(context: Context, plan: Plan, flow: Flow, cell: str) -> dict[str, float]:
@@ -76,10 +75,12 @@ def rooms(context: Context, plan: Plan, flow: Flow, cell: str) -> dict[str, floa
 
     Others are the competing loads, and other ends of the stream that are kept there too. It is no
     more than its quota, where the plan gives it one.
-    All hosts of a run are namespaces of one machine, or it itself: a core is the same in all.
+    Hosts that are namespaces share one machine, where a core is the same in all. A host that the
+    run reached has cores of its own.
     """
     planned = plan.cell(cell)
     usage = flow.usage[flow.usage["cell"] == cell]
+    machines = _machines(context)
     used = [
         (str(process), side, _kept_on(context, planned, str(process)), _cores_of(own))
         for (process, side), own in usage.groupby(["process", "side"])
@@ -92,10 +93,18 @@ def rooms(context: Context, plan: Plan, flow: Flow, cell: str) -> dict[str, floa
             cores * len(may & on) / len(on)
             for other, its, on, cores in used
             # an end with no cores of its own is moved to where there is room
-            if its == stream_tables.COMPETE or (other != process and planned.pinned(other))
+            if (its == stream_tables.COMPETE or (other != process and planned.pinned(other)))
+            and machines.get(other) == machines.get(process)
         )
         found[process] = min(planned.quota(process), max(0.0, len(may) - taken))
     return found
+
+
+def _machines(context: Context) -> dict[str, str]:
+    """The host of each process that is on a machine of its own; nothing of the others."""
+    own = ahead_ns(context)
+    hosts = {str(it.get("name")): str(it.get("host")) for it in context.processes}
+    return {process: host for process, host in hosts.items() if host in own}
 
 
 def _cores_of(usage: pd.DataFrame) -> float:
@@ -105,10 +114,12 @@ def _cores_of(usage: pd.DataFrame) -> float:
     return float(known["cpu_ns"].sum()) / covered if covered else 0.0
 
 
-def _cores(manifest: Mapping[str, Any]) -> int:
+def _cores(context: Context, process: str) -> int:
+    """How many cores the machine of a process has."""
+    of = _machines(context).get(process)
     known = [
         int(host["cores"])
-        for host in manifest.get("hosts") or []
-        if isinstance(host, dict) and host.get("cores")
+        for host in context.run.manifest.get("hosts") or []
+        if isinstance(host, dict) and host.get("cores") and of in (None, host.get("name"))
     ]
     return max(known, default=1)

@@ -24,6 +24,7 @@ from unruly.topics.streams import tables as stream_tables
 from unruly.topics.streams import (
     verdicts as stream_verdicts,
 )
+from unruly.topics.streams.clocks import ahead_ns, have_own_clocks, on_one_clock, unsure
 from unruly.topics.streams.hypotheses import hypotheses
 from unruly.topics.streams.kept import kept
 from unruly.topics.streams.model import NONE, End, Stream, Streams
@@ -70,7 +71,8 @@ def streams(context: Context, summaries: Sequence[CellSummary]) -> Streams | Non
     rows = [_stream(context, plan, flow, cell, latencies.get(cell)) for cell in cells]
     rows = _beside_unloaded(plan, flow, rows)
     judged = stream_verdicts.judged(rows, flow.legs)
-    paused = fetch(stream_tables.collections(context.run.events))
+    happened = on_one_clock(context.run.events, ahead_ns(context))
+    paused = fetch(stream_tables.collections(happened))
     ran = flow.events[flow.events["kind"] != stream_tables.COMPETING]
     events = pd.concat([it for it in (ran, paused) if len(it)] or [ran], ignore_index=True)
     return Streams(
@@ -87,12 +89,14 @@ def _stream(
     legs = [leg for leg in flow.legs if leg.cell == cell]
     absent: dict[str, str] = {}
     bandwidth, spread = _bandwidth(flow, cell, repeats, absent)
+    doubt = unsure(context) if have_own_clocks(context, KINDS) else ""
+    if doubt:
+        bandwidth, spread = None, None
+        absent |= dict.fromkeys(("bandwidth_bps", "variation", "stalled_share"), doubt)
     read, lost = sum(leg.read for leg in legs), sum(leg.lost for leg in legs)
     ends = _ends(context, plan, flow, cell, repeats)
     if latency is None or latency.p99 is None:
-        absent["p99_ns"] = (
-            latency.absent.get("p99", "too few") if latency else "no sampled message was measured"
-        )
+        absent["p99_ns"] = _no_latency(context, latency)
     variation = spread.variation if spread and "variation" not in absent else None
     planned = plan.cell(cell)
     load = planned.competing or NONE
@@ -109,8 +113,15 @@ def _stream(
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),
         sum(leg.reordered for leg in legs), ends["writer"], ends["reader"], held, UNJUDGED, (),
-        bool(unknown) or any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
+        bool(unknown or doubt) or any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
     )  # fmt: skip
+
+
+def _no_latency(context: Context, latency: CellSummary | None) -> str:
+    """Why a cell has no p99."""
+    if have_own_clocks(context, KINDS):
+        return "writer and reader are on hosts with clocks of their own"
+    return latency.absent.get("p99", "too few") if latency else "no sampled message was measured"
 
 
 def _bandwidth(
