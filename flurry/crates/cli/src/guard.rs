@@ -78,7 +78,10 @@ impl Guard {
             let now = seen(&self.users);
             if std::mem::replace(&mut users, now.clone()) != now {
                 match self.users() {
-                    Ok(Some(read)) => gateway.set_users(read),
+                    Ok(Some(read)) => {
+                        let set = gateway.set_users(read);
+                        set.unwrap_or_else(|error| stays(&error.into()));
+                    }
                     Ok(None) => {}
                     Err(error) => stays(&error),
                 }

@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ enum Verb {
         #[arg(long, value_name = "DIR")]
         disk: Option<PathBuf>,
         /// Declare this server's disk lost for good, so that the others do not wait for it
-        #[arg(long, requires = "disk")]
+        #[arg(long)]
         disk_lost: bool,
         /// Cluster file, instead of the other options except --id
         #[arg(long, conflicts_with_all = ["controller", "listen", "announce", "memory", "shards", "evict", "spin"])]
@@ -528,6 +528,15 @@ fn call(verb: Verb, keyed: &Keyed) -> Result<u8> {
     }
 }
 
+/// Refuses the loss of a disk that the server does not have.
+fn check_disk(disk: Option<&Path>, is_lost: bool) -> Result<()> {
+    anyhow::ensure!(
+        !is_lost || disk.is_some(),
+        "--disk-lost: the server has no disk; wanted its directory; hint: --disk DIR, or disk in the cluster file"
+    );
+    Ok(())
+}
+
 /// A part of its own, from its file or its flags.
 fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
     Ok(match verb {
@@ -539,8 +548,10 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
             ..
         } => {
             let options = Config::read(&path, keyed)?.server(&path, id)?;
+            let disk = disk.or_else(|| options.disk.clone());
+            check_disk(disk.as_deref(), disk_lost)?;
             Alone::Server(flurry::ServerOptions {
-                disk: disk.or_else(|| options.disk.clone()),
+                disk,
                 disk_lost,
                 ..options
             })
@@ -557,18 +568,21 @@ fn alone(verb: Verb, keyed: &Keyed) -> Result<Alone> {
             disk,
             disk_lost,
             ..
-        } => Alone::Server(flurry::ServerOptions {
-            disk,
-            disk_lost,
-            listen: local(&listen)?,
-            announce,
-            memory_bytes_max: usize::try_from(memory.0).unwrap_or(usize::MAX),
-            shards,
-            evict,
-            spin: Duration::from_nanos(spin.0),
-            security: keyed.read()?,
-            ..flurry::ServerOptions::new(id, controllers(&controller)?)
-        }),
+        } => {
+            check_disk(disk.as_deref(), disk_lost)?;
+            Alone::Server(flurry::ServerOptions {
+                disk,
+                disk_lost,
+                listen: local(&listen)?,
+                announce,
+                memory_bytes_max: usize::try_from(memory.0).unwrap_or(usize::MAX),
+                shards,
+                evict,
+                spin: Duration::from_nanos(spin.0),
+                security: keyed.read()?,
+                ..flurry::ServerOptions::new(id, controllers(&controller)?)
+            })
+        }
         Verb::Route {
             config: Some(path), ..
         } => Alone::router(Config::read(&path, keyed)?.router()?, &path)?,

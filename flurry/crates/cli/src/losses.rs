@@ -110,7 +110,7 @@ fn summary(losses: &[Loss]) -> String {
         return "no losses since the gateway took its slots".to_owned();
     }
     format!(
-        "{certain} acknowledged writes are lost, and the last writes to {doubtful} keys may be; hint: flurry/docs/promises.md says which level loses nothing"
+        "acknowledged writes to {certain} keys are lost, and the last writes to {doubtful} keys may be; hint: flurry/docs/promises.md says which level loses nothing"
     )
 }
 
@@ -144,7 +144,11 @@ mod tests {
     #[test]
     fn the_last_line_counts_both_kinds() {
         let text = summary(&losses("abC"));
-        assert!(text.starts_with("1 acknowledged writes are lost, and the last writes to 2 keys"));
+        assert!(
+            text.starts_with(
+                "acknowledged writes to 1 keys are lost, and the last writes to 2 keys"
+            )
+        );
         assert!(summary(&[]).starts_with("no losses"));
     }
 }

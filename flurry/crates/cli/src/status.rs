@@ -17,6 +17,16 @@ fn remove_each(servers: &[u16]) -> String {
     commands.collect::<Vec<String>>().join(" and ")
 }
 
+fn listed(servers: &[&u16]) -> String {
+    let servers = servers.iter().map(ToString::to_string);
+    servers.collect::<Vec<String>>().join(" and ")
+}
+
+/// Returns the word for a server that this controller has not heard.
+fn unheard(state: &str) -> String {
+    if state == "gone" { "never" } else { "not yet" }.to_owned()
+}
+
 /// The controller's view.
 #[derive(Debug, Deserialize)]
 pub(super) struct View {
@@ -139,7 +149,7 @@ pub(super) fn status(operator: &Operator, json: bool) -> Result<u8> {
     for member in &view.members {
         let heard = member
             .heard_ms_ago
-            .map_or_else(|| "not yet".to_owned(), |ago| format!("{ago} ms ago"));
+            .map_or_else(|| unheard(&member.state), |ago| format!("{ago} ms ago"));
         lines.push(format!(
             "{:<8}{:<9}{:<23}{heard}",
             member.server, member.state, member.address
@@ -201,12 +211,19 @@ fn hints(view: &View) -> Vec<String> {
             remove_each(&silent)
         ));
     }
-    if !view.drained.is_empty() {
-        let servers: Vec<String> = view.drained.iter().map(u16::to_string).collect();
+    let holds = |server: &&u16| view.members.iter().any(|it| it.server == **server);
+    let (leaving, drained): (Vec<&u16>, Vec<&u16>) = view.drained.iter().partition(holds);
+    if !leaving.is_empty() {
+        lines.push(format!(
+            "draining: server {}; hint: do not end it before it is drained, since the others still copy from it",
+            listed(&leaving)
+        ));
+    }
+    if !drained.is_empty() {
         lines.push(format!(
             "drained: server {}; hint: flurry drain {} --cancel lets it take part again",
-            servers.join(" and "),
-            view.drained[0]
+            listed(&drained),
+            drained[0]
         ));
     }
     if !view.controllers_silent.is_empty() {
@@ -259,6 +276,23 @@ mod tests {
         assert_eq!(
             view(&[(1, "gone"), (1, "joining"), (2, "up")]).copies(),
             "2 of 3"
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_being_drained_is_not_called_drained() {
+        let mut leaving = view(&[(1, "up"), (2, "up"), (3, "up"), (4, "draining")]);
+        leaving.drained = vec![4];
+        let [hint] = hints(&leaving).try_into().unwrap();
+        assert!(
+            hint.starts_with("draining: server 4; hint: do not end it"),
+            "{hint}"
+        );
+        leaving.members.retain(|it| it.server != 4);
+        let [hint] = hints(&leaving).try_into().unwrap();
+        assert!(
+            hint.starts_with("drained: server 4; hint: flurry drain 4 --cancel"),
+            "{hint}"
         );
     }
 

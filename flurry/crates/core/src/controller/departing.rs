@@ -101,7 +101,7 @@ impl Controller {
     }
 
     fn copies_min(&self) -> usize {
-        majority(usize::from(self.params.replicas))
+        majority(usize::from(self.replicas()))
     }
 
     /// Returns whether the controller still waits for an incarnation that has left the

@@ -32,7 +32,7 @@ impl Controller {
             self.reply(sender, Control::Config(config));
             return;
         }
-        let shards = usize::from(self.params.shards);
+        let shards = usize::from(self.shards());
         let counted = member.addresses.is_empty() || member.addresses.len() == shards;
         let addressed = counted && member.addresses.iter().all(|text| is_address(text));
         let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);

@@ -518,7 +518,7 @@ impl Controller {
         let _ = write!(
             text,
             "],\"config\":{number},\"changing\":{changing},\"disks_missing\":{missing:?},\"disks_behind\":{behind:?},\"waits_for\":{waits_for:?},\"drained\":{drained:?},\"replicas\":{},\"waiting_servers\":{},\"wanted_servers\":{},\"sessions\":{},\"sessions_in_doubt\":{},\"again_ms\":{},\"controllers\":{},\"controllers_silent\":{:?}}}",
-            self.params.replicas,
+            self.replicas(),
             self.joining.len(),
             self.params.servers_min,
             self.sessions.len(),

@@ -303,7 +303,7 @@ impl Controller {
                 let opening = Opening {
                     nonce,
                     timeout,
-                    copies: copies.of(self.params.replicas),
+                    copies: copies.of(self.replicas()),
                 };
                 self.open(now, sender, &names, opening);
             }
@@ -344,6 +344,19 @@ impl Controller {
     pub fn clock_jumped(&mut self, now: MonoNs) {
         self.listening = now;
         self.woken = now;
+    }
+
+    /// Returns the copies of each key. They are fixed once the first servers have joined, whatever
+    /// number this controller was started with.
+    fn replicas(&self) -> u8 {
+        let config = self.config.as_ref();
+        config.map_or(self.params.replicas, |config| config.replicas)
+    }
+
+    /// Returns the shards of each server, which are fixed in the same way.
+    fn shards(&self) -> u8 {
+        let config = self.config.as_ref();
+        config.map_or(self.params.shards, |config| config.shards)
     }
 
     /// Returns the duration of a lease of the servers.

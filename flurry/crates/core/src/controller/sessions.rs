@@ -628,7 +628,7 @@ impl Controller {
         if std::mem::take(&mut self.lost_amid_change) {
             return;
         }
-        let missing = usize::from(self.params.replicas).saturating_sub(members);
+        let missing = usize::from(self.replicas()).saturating_sub(members);
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         self.lost = self.lost.min(missing);
         for session in self.sessions.values_mut() {

@@ -18,7 +18,7 @@ use crate::wire::{WireError, control, stored};
 pub enum SnapshotError {
     /// The bytes are no stored state.
     #[error(
-        "controller state: it cannot be read ({0}); expected what a controller wrote; hint: restore the file from a copy; never start without it, since epochs would be given out twice"
+        "controller state: it cannot be read ({0}); expected what a controller wrote; hint: never start without it or with an older copy, since epochs would be given out twice; one of a group may start with an empty directory"
     )]
     Damaged(String),
     /// It was written by a member of another group.

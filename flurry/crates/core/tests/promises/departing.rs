@@ -5,7 +5,7 @@
 use crate::common::{Cluster, params, server};
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::controller::Controller;
+use flurry_core::controller::{Controller, ControllerParams};
 use flurry_core::id::{DurationNs, ServerId};
 use flurry_core::key_value::{Answer, Operation};
 use flurry_core::message::{Control, Departure};
@@ -124,6 +124,27 @@ fn a_drained_server_passes_on_what_it_has_and_stays_out_until_it_is_taken_back()
     assert_eq!(depart(&mut cluster, 3, Departure::TakenBack), "");
     cluster.pass(seconds(5));
     assert_eq!(members(&cluster), (vec![0, 1, 2, 3], false));
+}
+
+#[test]
+fn a_controller_that_starts_again_with_other_numbers_keeps_those_of_its_servers() {
+    let mut cluster = Cluster::open();
+    let other = ControllerParams {
+        replicas: 5,
+        shards: 2,
+        servers_min: 5,
+        ..params()
+    };
+    let stored = cluster.disk.clone();
+    cluster.controller = Controller::restore(cluster.now, other, &stored).unwrap();
+    // A server with the shards of the others is let in.
+    cluster.servers.push(server(3, 33));
+    cluster.pass(seconds(5));
+    assert_eq!(members(&cluster), (vec![0, 1, 2, 3], false));
+    let Some(Control::Status(text)) = cluster.ask_controller(OPERATOR, Control::StatusQuery) else {
+        panic!("there is a status");
+    };
+    assert!(text.contains("\"replicas\":3,"), "{text}");
 }
 
 #[test]

@@ -327,7 +327,7 @@ fn flurry(connection: &mut Connection, losses: &Losses, words: &[Bytes]) -> Repl
                 Reply::Status("OK")
             }
             None => error(
-                "ERR level: it is none; wanted FIRST, QUORUM, ALL, AUTO, or HEDGE with microseconds; hint: FLURRY LEVEL QUORUM",
+                "ERR level: it is none; wanted FIRST, QUORUM, ALL, DISK, AUTO, or HEDGE with microseconds; hint: FLURRY LEVEL QUORUM",
             ),
         },
         (b"id", [number]) => number_next(connection, number),

@@ -41,6 +41,8 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     doubtful: BTreeSet<Bytes>,
+    /// The keys of the list whose writes are lost. Each command on such a key meets the loss again.
+    lost: BTreeSet<Bytes>,
     list: VecDeque<(Kind, Bytes)>,
     pub(super) doubts: u64,
     pub(super) losses: u64,
@@ -50,6 +52,10 @@ impl Losses {
     /// Returns whether an operation must be refused because its client does not know of a doubt
     /// yet. A blind write depends on no earlier value, and ends the doubt.
     pub(super) fn refuses(&mut self, key: &Bytes, access: Access, told: bool) -> bool {
+        if access == Access::Blind {
+            // What is lost after this write is another loss.
+            self.lost.remove(key);
+        }
         if self.doubtful.is_empty() {
             return false;
         }
@@ -79,6 +85,12 @@ impl Losses {
 
     /// Notes a key of which a write is lost.
     pub(super) fn loss(&mut self, key: &Bytes) {
+        if self.lost.contains(key) {
+            return;
+        }
+        if self.lost.len() < KEYS_MAX {
+            self.lost.insert(key.clone());
+        }
         self.losses += 1;
         self.note(Kind::Loss, key);
     }
@@ -127,6 +139,21 @@ mod tests {
         assert!(!losses.refuses(&key("other"), Access::Read, false));
         assert!(!losses.refuses(&key("k"), Access::Blind, false));
         assert!(!losses.refuses(&key("k"), Access::Read, false));
+    }
+
+    #[test]
+    fn a_lost_key_counts_once_until_it_is_written_anew() {
+        let mut losses = Losses::default();
+        for _ in 0..3 {
+            losses.loss(&key("k"));
+        }
+        assert_eq!(losses.losses, 1);
+        assert!(!losses.refuses(&key("k"), Access::Read, false));
+        losses.loss(&key("k"));
+        assert_eq!(losses.losses, 1);
+        assert!(!losses.refuses(&key("k"), Access::Blind, false));
+        losses.loss(&key("k"));
+        assert_eq!(losses.losses, 2);
     }
 
     #[test]

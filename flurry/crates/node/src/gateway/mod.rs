@@ -186,16 +186,6 @@ impl GatewayOptions {
         }
     }
 
-    /// Checks that no user has a level below the gateway's.
-    fn users_keep_the_level(&self) -> Result<(), Error> {
-        let low = |level: Level| self.level.promises_copies() && !level.promises_copies();
-        let levels = self.users.iter().flat_map(Users::levels);
-        if levels.into_iter().any(low) {
-            return Err(Error::LevelTooLow);
-        }
-        Ok(())
-    }
-
     /// Checks that the gateway may listen on its address. An address that other machines can reach
     /// needs users and TLS, unless the operator allows it explicitly.
     fn may_listen(&self) -> Result<(), Error> {
@@ -223,6 +213,7 @@ pub struct Gateway {
     orders: Orders,
     address: SocketAddr,
     opening: Opening,
+    level: Level,
 }
 
 /// The opening of a gateway's slots, and its epoch once they are open.
@@ -275,7 +266,9 @@ impl Gateway {
         let failed = |error: std::io::Error| Error::io(listen, "to listen there", &error);
         options.may_listen()?;
         options.place.check()?;
-        options.users_keep_the_level()?;
+        if let Some(users) = &options.users {
+            users.keep_level(options.level)?;
+        }
         let listener = listen_at(listen).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let own = GatewayPlace {
@@ -332,6 +325,7 @@ impl Gateway {
             orders,
             address,
             opening,
+            level: options.level,
         })
     }
 
@@ -370,6 +364,7 @@ impl Gateway {
         GatewayHandle {
             orders: Arc::clone(&self.orders),
             wake: self.node.wake(),
+            level: self.level,
         }
     }
 
@@ -389,13 +384,20 @@ impl Gateway {
 pub struct GatewayHandle {
     orders: Orders,
     wake: Wake,
+    level: Level,
 }
 
 impl GatewayHandle {
     /// Replaces the users. The gateway closes the connections of users that were removed or have a
     /// new password. A gateway that was started without users ignores the change.
-    pub fn set_users(&self, users: Users) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LevelTooLow`] for a user whose level is below the gateway's; nothing is replaced.
+    pub fn set_users(&self, users: Users) -> Result<(), Error> {
+        users.keep_level(self.level)?;
         self.order(Order::Users(users));
+        Ok(())
     }
 
     /// Uses this certificate for new connections. Present connections stay as they are.

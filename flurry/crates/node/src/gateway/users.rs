@@ -65,8 +65,17 @@ pub struct Users(BTreeMap<String, Arc<User>>);
 
 impl Users {
     /// Returns the levels that users have instead of the gateway's.
-    pub(super) fn levels(&self) -> Vec<Level> {
-        self.0.values().filter_map(|user| user.level).collect()
+    fn levels(&self) -> impl Iterator<Item = Level> {
+        self.0.values().filter_map(|user| user.level)
+    }
+
+    /// Checks that no user has a level below that of the gateway.
+    pub(super) fn keep_level(&self, gateway: Level) -> Result<(), Error> {
+        let low = |level: Level| gateway.promises_copies() && !level.promises_copies();
+        if self.levels().any(low) {
+            return Err(Error::LevelTooLow);
+        }
+        Ok(())
     }
 
     /// Users that were read from somewhere.
