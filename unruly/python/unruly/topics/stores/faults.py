@@ -276,5 +276,5 @@ def _levels(
             failed = f"its rank falls among the {int(found.get('failed', 0)):,} that failed"
             absent[prefix + name] = failed if found else nothing
     if levels["max_ok"] is None:
-        absent[prefix + "max_ok"] = "no request was answered" if found else nothing
+        absent[prefix + "max_ok"] = "no request was answered well" if found else nothing
     return levels

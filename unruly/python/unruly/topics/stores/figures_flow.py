@@ -237,7 +237,7 @@ def _told(good: pd.DataFrame) -> str:
 
 def _title(view: View, found: Flow, replies: pd.DataFrame, faults: pd.DataFrame) -> str:
     if all(row.failed == row.n for row in view.analysis.cells):
-        return "No request was answered"
+        return "No request was answered well"
     good = replies[replies["status"] == "ok"]
     failed = float(replies.loc[replies["status"] != "ok", "hz"].sum())
     # where nothing was due nobody waited for a reply
@@ -248,8 +248,9 @@ def _title(view: View, found: Flow, replies: pd.DataFrame, faults: pd.DataFrame)
     if silent:
         stretch = format.span(silent * found.bin_ns)
         return f"No good reply came in {stretch} of the run"
+    each = f"Good replies came in every {format.span(found.bin_ns)} with requests"
     if failed:
-        return "Good replies never ceased, but some requests failed"
+        return f"{each}, but some requests failed"
     if len(faults):
-        return "Good replies came all the time, also during the faults"
-    return "Good replies came all the time, and none failed"
+        return f"{each}, also during the faults"
+    return f"{each}, and none failed"

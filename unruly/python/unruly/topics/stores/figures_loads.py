@@ -78,8 +78,7 @@ def _scaling(view: View, factor: str, found: Sequence[Scaling]) -> Figure:
     rates = [load.achieved_hz.estimate or 0.0 for _, load, _ in points]
     return Figure(
         view.key(f"scaling-{factor.replace('.', '-')}"),
-        f"With {name}, the p99 goes from {format.duration(frame['p99'].min())} to "
-        f"{format.duration(frame['p99'].max())}{_replies(rates)}",
+        f"{format.capital(name)}: {_between(frame['p99'])}{_replies(rates)}",
         "Each mark is a cell, with its interval over repeats (95 %); lines join cells that differ "
         f"by {name} alone.",
         (
@@ -91,10 +90,19 @@ def _scaling(view: View, factor: str, found: Sequence[Scaling]) -> Figure:
     )
 
 
+def _between(p99s: pd.Series) -> str:
+    """Over all cells: other factors may vary too, so it is no effect of one of them."""
+    known = p99s[p99s < float("inf")]
+    if known.empty:
+        return "no cell has a p99"
+    low, high = format.duration(known.min()), format.duration(known.max())
+    return f"p99 between {low} and {high}" if low != high else f"p99 of {low} everywhere"
+
+
 def _replies(rates: list[float]) -> str:
     """How many came, where that is not the same everywhere."""
     least, most = (format.significant(it) for it in (min(rates), max(rates)))
-    return f", good replies from {least} to {most} a second" if least != most else ""
+    return f", good replies between {least} and {most} a second" if least != most else ""
 
 
 def _legend(series: list[str]) -> tuple[Key, ...]:

@@ -107,5 +107,5 @@ def _title(found: list[Tail]) -> str:
         return f"The p99.999 reaches {format.times(max(ratios))} the mean"
     largest = [it.max_ok / it.mean_ok for it in found if it.max_ok and it.mean_ok]
     if not largest:
-        return "No request was answered"
+        return "No request was answered well"
     return f"The slowest reply took {format.times(max(largest))} the mean"

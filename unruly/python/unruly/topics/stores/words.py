@@ -107,8 +107,10 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
         hurt += f", and {failed} failed" if effect.failed else ""
     gap = f"; the longest time without a good reply was {duration(effect.gap_ns)}"
     back = effect.back_ns or ()
-    if any(it is None for it in back):
-        again = ", and none came again before the end"
+    never = sum(it is None for it in back)
+    if never:
+        times_never = f" after {never} of {len(back)}" if len(back) > 1 else ""
+        again = f", and none came again{times_never} before the next fault or the end"
     elif any(back):
         again = f", and one came again {duration(max(it or 0.0 for it in back))} after its begin"
     else:

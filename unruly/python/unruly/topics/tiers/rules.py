@@ -119,7 +119,7 @@ def jams(analysis: Analysis) -> Iterator[Finding]:
             60,
             f"{it.tier}: {_share(jam)} of the slowest requests began in {count(jam.windows)} "
             f"windows of 100 ms that were jammed, in {percent(jam.time_share)} of the time",
-            f"Up to {significant(it.in_flight_most)} requests were in flight at once, and "
+            f"In the fullest 100 ms {significant(it.in_flight_most)} requests were in flight, and "
             f"{_usual(it)} on average. {percent(jam.request_share)} of all requests began in these "
             "windows.",
             {
