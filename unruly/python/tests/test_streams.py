@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -719,3 +720,52 @@ def test_only_ends_on_several_hosts_have_clocks_of_their_own():
     assert not stream_clocks.have_own_clocks(
         _run_on(("a", clock), ("b", clock), processes=[apart[0]]), kinds
     )
+
+
+def _between_hosts(path, cells, steps=0):
+    """Write a run whose ends are on hosts with clocks of their own, so no message has a latency."""
+    write_streams(path, cells, repeats=1, duration_s=8)
+    shutil.rmtree(path / "requests")
+    file = path / "manifest.json"
+    manifest = json.loads(file.read_text())
+    for host in manifest["hosts"]:
+        host["clock"] = {"low_ns": -500, "high_ns": 700, "widest_ns": 1_200, "steps": steps}
+    for counted in [manifest, *manifest["processes"]]:
+        if counted.get("counts"):
+            none = {it: dict.fromkeys(own, 0) for it, own in counted["counts"].items()}
+            counted["counts"] = none
+    file.write_text(json.dumps(manifest))
+    return path
+
+
+def test_a_run_without_latencies_worked_and_its_page_says_so(tmp_path, loads):
+    between = _analysed(_between_hosts(tmp_path / "run", CPU_LOAD[:2]))
+    found = between.topics["streams"]
+    assert {row.absent["p99_ns"] for row in found.rows} == {
+        "writer and reader are on hosts with clocks of their own"
+    }
+    assert all(row.bandwidth_bps is not None for row in found.rows)
+    assert between.measured_ns == sum(leg.last_ns - leg.first_ns for leg in found.legs) > 0
+    assert between.worked.ok
+    assert between.worked.sentence.startswith("Yes: ")
+    alone = write_report([between], tmp_path / "alone.html").read_text()
+    assert "No measured reply" not in alone
+    assert "messages came" in alone
+    # beside a run with all four answers it has two
+    both = write_report([between, loads], tmp_path / "both.html").read_text()
+    assert both.count("Can I trust it?") == 2
+
+
+def test_no_bandwidth_is_told_where_a_clock_was_set(tmp_path):
+    between = _analysed(_between_hosts(tmp_path / "run", CPU_LOAD[:2], steps=1))
+    found = between.topics["streams"]
+    for row in found.rows:
+        assert row.bandwidth_bps is None
+        assert row.of_unloaded is None
+        assert row.absent["bandwidth_bps"].endswith("was set during the run")
+        assert not row.in_doubt
+    assert {leg.silent_seconds for leg in found.legs} == {0}
+    raised = {it.code for it in between.findings}
+    assert "clocks-compared" in raised
+    assert not raised & {"load-off-target", "stream-loses", "stream-unstable"}
+    assert write_report([between], tmp_path / "report.html").is_file()

@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use unruly_plan::{HOST_PROGRAM, Hosts, Load, MAX_REACHED_HOSTS, Plan, ReachedHost};
+use unruly_plan::{HOST_PROGRAM, MAX_REACHED_HOSTS, Plan, PlanError, ReachedHost};
 
 /// Options of ssh: it asks nobody for a password, and gives a host up that does not answer.
 const SSH: [&str; 5] = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
 
 /// The flags that name the hosts of a load.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct HostArguments {
     /// Hosts that carry the load instead of this one: ssh:HOST, ssh:HOST=ADDRESS, kubectl:POD or
     /// "command:WORDS", with commas between
@@ -38,10 +38,19 @@ impl HostArguments {
         let program = self.from_program.as_deref();
         hosts_of("--from", &self.from, program, self.from_install)
     }
+
+    /// Returns true if the command line names hosts.
+    pub(crate) const fn are_given(&self) -> bool {
+        !self.from.is_empty()
+    }
+
+    /// Returns the value of a plan's `run.listen`, if one is given.
+    pub(crate) fn listen(&self) -> Option<String> {
+        self.listen.map(|it| it.to_string())
+    }
 }
 
-/// Returns the plan with the hosts of these flags for its load, instead of its own. They take the
-/// place of namespaces, whose links a plan may shape.
+/// Returns the plan with the hosts of these flags for its load.
 ///
 /// # Errors
 ///
@@ -52,24 +61,29 @@ pub(crate) fn placed(mut plan: Plan, flags: &HostArguments) -> Result<Plan> {
     if hosts.is_empty() {
         return Ok(plan);
     }
-    plan.run.hosts = Hosts::Processes;
-    if let Load::Stream(stream) = &mut plan.load {
-        stream.link = None;
-    }
     plan.reached = hosts;
     // Whether the whole is a plan still depends on them.
-    if let Err(error) = Plan::parse("plan", &plan.to_toml()) {
-        let wrong = error
-            .wrong
-            .replace("the plan has [[host]] and", "it is given with");
-        let hint = match error.hint.as_str() {
-            hint if hint.starts_with("in [run], listen") => "--listen 192.0.2.10",
-            hint if hint.starts_with("address =") => "--from ssh:HOST=192.0.2.11",
-            hint => hint,
-        };
-        bail!("--from: {wrong}; {}; hint: {hint}", error.wanted);
+    match Plan::parse("plan", &plan.to_toml()) {
+        Ok(_) => Ok(plan),
+        Err(error) => Err(complaint(&error)),
     }
-    Ok(plan)
+}
+
+/// Returns the complaint about a plan with the hosts of the command line, in its words.
+pub(crate) fn complaint(error: &PlanError) -> anyhow::Error {
+    let (flag, wrong) = match error.wrong.strip_prefix("the plan has [[host]] and ") {
+        _ if error.key == "run.listen" => ("--listen", error.wrong.clone()),
+        Some(rest) if rest.starts_with("sets ") => ("--from", format!("the plan {rest}")),
+        Some(rest) => ("--from", format!("it is given with {rest}")),
+        None => ("--from", error.wrong.replace("[[host]], ", "")),
+    };
+    let hint = match error.hint.as_str() {
+        hint if hint.starts_with("in [run], listen") => "--listen 192.0.2.10",
+        hint if hint.starts_with("address =") => "--from ssh:HOST=192.0.2.11",
+        "remove [[host]]" => "leave --from out",
+        hint => hint,
+    };
+    anyhow::anyhow!("{flag}: {wrong}; {}; hint: {hint}", error.wanted)
 }
 
 /// Returns the hosts of the words of an argument.

@@ -12,7 +12,7 @@ use unruly_runner::RunOptions;
 
 use crate::cli::measure;
 use crate::concealed::command;
-use crate::hosts::{HostArguments, placed};
+use crate::hosts::{HostArguments, complaint};
 use crate::live::LiveArguments;
 use crate::shipped;
 use crate::slos::slos;
@@ -86,14 +86,8 @@ pub(crate) fn run(arguments: RunArguments) -> Result<u8> {
         is_standing: false,
         command: command(std::env::args_os()),
     };
-    let mut plan = read(&arguments.plan, &arguments.set, &changes)?;
-    if let Load::Drive(drive) = &mut plan.load {
-        // Each host has a process, and a process has a client.
-        let hosts = u16::try_from(arguments.from.hosts()?.len()).unwrap_or(u16::MAX);
-        drive.processes = drive.processes.max(hosts);
-        drive.clients = drive.clients.max(hosts.into());
-    }
-    measure(&placed(plan, &arguments.from)?, &options)
+    let plan = read_on(&arguments.plan, &arguments.set, &changes, &arguments.from)?;
+    measure(&plan, &options)
 }
 
 /// What the command line says instead of the plan.
@@ -158,6 +152,11 @@ impl Changes {
 
 /// A plan, from its file or of those that come with the program.
 pub(crate) fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Plan> {
+    read_on(path, set, changes, &HostArguments::default())
+}
+
+/// The same with the hosts of the command line.
+fn read_on(path: &Path, set: &[String], changes: &Changes, flags: &HostArguments) -> Result<Plan> {
     let place = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -173,11 +172,13 @@ pub(crate) fn read(path: &Path, set: &[String], changes: &Changes) -> Result<Pla
             format!("--set: {word:?} has no value; hint: --set drive.rate=100/s")
         })?);
     }
-    let plan = match values.as_slice() {
-        [] => Plan::parse(&place, &text)?,
-        values => {
-            Plan::parse_with(&place, &text, values).map_err(|error| set_error(&error, values))?
-        }
+    let (hosts, listen) = (flags.hosts()?, flags.listen());
+    values.extend(listen.iter().map(|it| ("run.listen", it.as_str())));
+    let plan = if values.is_empty() && hosts.is_empty() {
+        Plan::parse(&place, &text)?
+    } else {
+        let plan = Plan::parse_on(&place, &text, &values, &hosts);
+        plan.map_err(|error| set_error(&error, &values, flags))?
     };
     let mut plan = changes.apply(plan)?;
     if let (Load::Drive(drive), Some(folder)) = (&mut plan.load, path.parent()) {
@@ -211,15 +212,18 @@ fn move_beside(file: &mut Option<String>, folder: &Path) {
     }
 }
 
-/// Returns a complaint about a plan in the words of `--set`, when it is about a value given there.
-fn set_error(error: &PlanError, values: &[(&str, &str)]) -> anyhow::Error {
+/// Returns a complaint about a plan in the words of the command line, when it is about a value or the
+/// hosts given there.
+fn set_error(error: &PlanError, values: &[(&str, &str)], flags: &HostArguments) -> anyhow::Error {
     let is = |key: &str| key == error.key || error.key.ends_with(&format!(".{key}"));
+    let is_listen = error.key == "run.listen" && flags.listen().is_some();
     match values.iter().find(|(key, _)| is(key)) {
-        Some((_, value)) => {
+        Some((_, value)) if !is_listen => {
             let write = |path: &str, value: &str| format!("--set {path}={value}");
             anyhow::anyhow!(error.on_command_line(Some(value), write))
         }
-        None => anyhow::anyhow!("{error}"),
+        _ if is_listen || (flags.are_given() && error.key.starts_with("host")) => complaint(error),
+        _ => anyhow::anyhow!("{error}"),
     }
 }
 

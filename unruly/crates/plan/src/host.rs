@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
+use toml_edit::{DocumentMut, Item, value};
 
 use crate::error::PlanError;
 use crate::fault::{Fault, FaultKind};
@@ -110,6 +111,30 @@ fn reach(section: &Section<'_>) -> Result<Vec<String>, PlanError> {
             .ok_or_else(|| section.refuse(key.name, "must hold words", hint.clone()))
     });
     words.collect()
+}
+
+/// Puts hosts into the text of a plan.
+pub(crate) fn place(document: &mut DocumentMut, hosts: &[ReachedHost]) {
+    for (table, key) in [("run", "hosts"), ("stream", "link"), ("stream", "mtu")] {
+        let table = document.get_mut(table).and_then(Item::as_table_like_mut);
+        table.map(|it| it.remove(key));
+    }
+    let count = i64::try_from(hosts.len()).unwrap_or(i64::MAX);
+    if let Some(drive) = document.get_mut("drive").and_then(Item::as_table_like_mut) {
+        for key in ["processes", "clients"] {
+            let own = drive.get(key).and_then(Item::as_integer);
+            if own.unwrap_or(1) < count {
+                drive.insert(key, value(count));
+            }
+        }
+    }
+    let lines = hosts
+        .iter()
+        .map(|it| format!("[[host]]\n{}", keys::HOST.lines(it)));
+    let placed: DocumentMut = lines.collect::<String>().parse().unwrap_or_default();
+    if let Some(tables) = placed.get("host") {
+        document.insert("host", tables.clone());
+    }
 }
 
 /// Reads the address of the host of the runner.
@@ -288,7 +313,7 @@ fn check_ends(top: &Section<'_>, plan: &Plan, stream: &Stream) -> Result<(), Pla
             "must have none: its processes are on another host",
             "compete.occupancy says how much they use".to_owned(),
         )
-    } else if !plan.run.slo.is_empty() {
+    } else if !plan.run.slo.is_empty() && plan.reached.len() > 1 {
         (
             "the plan has [[host]], [stream] and run.slo".to_owned(),
             "must have no target: the latency of a message between two hosts is not measured",

@@ -4,7 +4,7 @@ use toml_edit::DocumentMut;
 
 use crate::error::PlanError;
 use crate::goodput::Goodput;
-use crate::host;
+use crate::host::{self, ReachedHost};
 use crate::keys;
 use crate::limits::*;
 use crate::matrix::set;
@@ -75,6 +75,21 @@ impl Plan {
         text: &str,
         values: &[(&str, &str)],
     ) -> Result<Self, PlanError> {
+        Self::parse_on(path_for_messages, text, values, &[])
+    }
+
+    /// The same on these hosts, where there are any, instead of the plan's own. They also take the
+    /// place of namespaces, whose links a plan may shape. Each has a process of `[drive]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::parse_with`].
+    pub fn parse_on(
+        path_for_messages: &str,
+        text: &str,
+        values: &[(&str, &str)],
+        hosts: &[ReachedHost],
+    ) -> Result<Self, PlanError> {
         // What is wrong with the text itself has its line.
         let document = Source {
             path: path_for_messages,
@@ -100,6 +115,9 @@ impl Plan {
                     document.remove("matrix");
                 }
             }
+        }
+        if !hosts.is_empty() {
+            host::place(&mut document, hosts);
         }
         let mut plan = Self::parse(path_for_messages, &document.to_string())?;
         for parameter in values.iter().filter_map(|(key, _)| keys::parameter_of(key)) {

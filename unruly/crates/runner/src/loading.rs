@@ -19,8 +19,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(150);
 
 impl Trial<'_> {
     /// Waits until a stream's writer has reached its reader, or has said why it cannot.
-    fn wait_until_connected(&mut self) -> Result<Vec<u64>> {
+    fn wait_until_connected(&mut self, progress: &Progress) -> Result<Vec<u64>> {
         loop {
+            // A host that hears nothing takes the runner for gone.
+            self.watch_hosts(progress);
             if self.run.stop.load(Ordering::Relaxed) {
                 bail!("stopped before the start; wanted a run; hint: start it again");
             }
@@ -51,7 +53,7 @@ impl Trial<'_> {
         let store = match &self.plan.load {
             Load::Drive(drive) => drive.store.as_ref(),
             Load::Mesh(_) => None,
-            Load::Stream(_) => return self.wait_until_connected(),
+            Load::Stream(_) => return self.wait_until_connected(progress),
         };
         let keys = store.filter(|it| it.preload).map(|it| it.keys);
         let drives = |child: &&Child| child.job.kind == JobKind::Drive;

@@ -91,6 +91,11 @@ def judge(analysis: Judged, limits: list[Limit]) -> list[Outcome]:
     LimitError
         When a limit is about a cell or an op that the run does not have.
     """
+    if not analysis.cells and analysis.measured_ns:
+        raise LimitError(
+            analysis.run.path, "no latency was measured", "a run with requests",
+            "streams between hosts have bandwidths: `streams.rows` of summary.json",
+        )  # fmt: skip
     if not analysis.cells:
         raise LimitError(
             analysis.run.path, "nothing was measured", "a run with rows", "measure again"

@@ -342,5 +342,9 @@ class Judged(Protocol):
         """The numbers of each (cell, op, latency)."""
 
     @property
+    def measured_ns(self) -> float:
+        """How long it measured; 0 where nobody knows."""
+
+    @property
     def trustworthy(self) -> bool:
         """Nothing spoils the run."""

@@ -37,7 +37,8 @@ def sections(view: View) -> list[Section]:
     own = [page.section for page in pages if page.section is not None]
     found = [section for it in own if it.after not in QUESTIONS for section in _own(view, it)]
     for key, heading in QUESTIONS.items():
-        if view.rows or key == "trust":
+        # a stream between two hosts has findings, and no latency
+        if view.rows or view.analysis.measured_ns or key == "trust":
             part = _answer(view, key, pieces)
             found += [] if part.empty else [Section(key, heading, (part,))]
         found += [section for it in own if it.after == key for section in _own(view, it)]

@@ -78,7 +78,7 @@ def side_by_side(views: Sequence[View]) -> Table:
 
 
 def _answers(views: Sequence[View]) -> Iterator[list[Datum]]:
-    """The large answers of each run; a run without rows has one of them only."""
+    """The large answers of each run; one without rows has one of them, or two if data flowed."""
     measured = [Measured.of(view.analysis.run) for view in views]
     yield [text("measured"), *(_words(it.name) for it in measured)]
     if any(a.sentence != b.sentence for a, b in pairwise(measured)):
@@ -89,8 +89,8 @@ def _answers(views: Sequence[View]) -> Iterator[list[Datum]]:
             text(name),
             *(
                 Datum(own[place].answer, number=False, strong=True)
-                if len(own) > 1
-                else _words(own[0].answer)
+                if len(own) > 1 and place < len(own)
+                else _words(own[0].answer if len(own) == 1 else format.DASH)
                 for own in answers
             ),
         ]

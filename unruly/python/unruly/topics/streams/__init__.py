@@ -30,20 +30,31 @@ def _judge(look: Look) -> Streams | None:
 
 def _worked(found: Streams) -> tuple[float, Worked]:
     """Answer for streams whose ends are on several hosts, so that no message has a latency."""
-    measured_ns = float(sum(leg.last_ns - leg.first_ns for leg in found.legs))
+    measured_ns = _measured_ns(found)
+    if not measured_ns:
+        return 0.0, NOTHING
     wrong = [leg for leg in found.legs if leg.failed or leg.broken]
     read = sum(leg.read for leg in found.legs)
-    if wrong or not read:
-        told = f"{count(len(wrong))} of {count(len(found.legs))} streams failed or broke"
-        return measured_ns, replace(NOTHING, sentence=f"No: {told}, {count(read)} messages came.")
+    rest = (
+        f"; {count(len(wrong))} of {count(len(found.legs))} streams failed or broke"
+        if wrong
+        else ""
+    )
+    if not read:
+        return measured_ns, replace(NOTHING, sentence=f"No: no message came{rest}.")
     lost = sum(leg.lost for leg in found.legs)
-    told = f"Yes: {count(read)} messages came, {count(lost)} were lost."
+    told = f"Yes: {count(read)} messages came, {count(lost)} were lost{rest}."
     return measured_ns, replace(NOTHING, sentence=told, ok=True)
+
+
+def _measured_ns(found: Streams) -> float:
+    return float(sum(leg.last_ns - leg.first_ns for leg in found.legs if not leg.failed))
 
 
 def _silences(found: Streams) -> frozenset[str]:
     """Return the shared rules that a run of streams answers in its own way."""
-    measured = {"nothing-measured"} if found.legs else set()
+    failed = any(leg.failed for leg in found.legs)
+    measured = {"nothing-measured"} if failed or _measured_ns(found) else set()
     # a reader stamps messages itself
     return frozenset({"kernel-stamps-missing", *measured})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from unruly.stats import growth, repeats_interval, request_mean_interval, stabil
 from unruly.stats.interval import Interval
 from unruly.tables import fetch, inline
 from unruly.topics.streams import tables as stream_tables
-from unruly.topics.streams.clocks import ahead_ns, on_one_clock
+from unruly.topics.streams.clocks import ahead_ns, have_own_clocks, on_one_clock, unsure
 from unruly.topics.streams.model import Leg
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Flow:
 
     ``bps`` maps (cell, repeat) to the bandwidth of each whole second, ``mean_bps`` to that of the
     whole measured time: 0 if it broke before that. Trials that could not begin have neither.
-    ``ends`` has every process that has rows: cell, side, process.
+    ``ends`` has every process that has rows: cell, side, process. ``doubt`` says why the rows of
+    several hosts are on no common time line; then no trial has a bandwidth.
     """
 
     legs: tuple[Leg, ...]
@@ -46,6 +47,7 @@ class Flow:
     events: pd.DataFrame
     note: str
     ends: pd.DataFrame
+    doubt: str = ""
 
     def repeats(self, cell: str) -> list[int]:
         """Return the repeats of a cell that have a bandwidth."""
@@ -84,7 +86,11 @@ def flow(context: Context, plan: Plan) -> Flow:
             flowed = float(came[key]["bytes"].sum()) if key in came else 0.0
             means[key] = 8e9 * flowed / length
     ends = totals[["cell", "side", "process"]]
-    return Flow(tuple(legs), bps, means, usage, events, note, ends)
+    doubt = unsure(context) if have_own_clocks(context, frozenset(stream_tables.ENDS)) else ""
+    if doubt:
+        bps, means = {}, {}
+        legs = [replace(leg, silent_seconds=0) for leg in legs]
+    return Flow(tuple(legs), bps, means, usage, events, note, ends, doubt)
 
 
 def _least(

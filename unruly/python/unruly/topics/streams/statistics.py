@@ -24,7 +24,7 @@ from unruly.topics.streams import tables as stream_tables
 from unruly.topics.streams import (
     verdicts as stream_verdicts,
 )
-from unruly.topics.streams.clocks import ahead_ns, have_own_clocks, on_one_clock, unsure
+from unruly.topics.streams.clocks import ahead_ns, have_own_clocks, on_one_clock
 from unruly.topics.streams.hypotheses import hypotheses
 from unruly.topics.streams.kept import kept
 from unruly.topics.streams.model import NONE, End, Stream, Streams
@@ -89,10 +89,6 @@ def _stream(
     legs = [leg for leg in flow.legs if leg.cell == cell]
     absent: dict[str, str] = {}
     bandwidth, spread = _bandwidth(flow, cell, repeats, absent)
-    doubt = unsure(context) if have_own_clocks(context, KINDS) else ""
-    if doubt:
-        bandwidth, spread = None, None
-        absent |= dict.fromkeys(("bandwidth_bps", "variation", "stalled_share"), doubt)
     read, lost = sum(leg.read for leg in legs), sum(leg.lost for leg in legs)
     ends = _ends(context, plan, flow, cell, repeats)
     if latency is None or latency.p99 is None:
@@ -113,7 +109,7 @@ def _stream(
         None, None, latency.p99 if latency else None, latency.p99_interval if latency else None,
         lost / (read + lost) if read + lost else None, sum(leg.duplicated for leg in legs),
         sum(leg.reordered for leg in legs), ends["writer"], ends["reader"], held, UNJUDGED, (),
-        bool(unknown or doubt) or any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
+        bool(unknown) or any(abs(it.off) > stream_load.OFF_MOST for it in held), absent,
     )  # fmt: skip
 
 
@@ -132,6 +128,7 @@ def _bandwidth(
         reason = "no repeat of it began" if any(
             leg.failed for leg in flow.legs if leg.cell == cell
         ) else "nothing of it was measured"  # fmt: skip
+        reason = flow.doubt or reason
         absent |= dict.fromkeys(("bandwidth_bps", "variation", "stalled_share"), reason)
         return None, None
     seconds = [flow.bps[cell, repeat] for repeat in repeats]
