@@ -382,6 +382,8 @@ def test_every_command_of_a_how_to_is_run_or_says_why_not() -> None:
         ("install.md", "make test-release runs the image with podman"),
         ("ci.md", "GitHub runs it; the tests of the action run action/run.sh"),
         ("ci.md", "GitLab runs it; the tests of the action run action/run.sh"),
+        ("hosts.md", "three hosts are needed"),
+        ("hosts.md", "two hosts are needed"),
         (
             "clusters.md",
             "it needs a cluster; tests validate the manifest and measure from its Pod with podman",

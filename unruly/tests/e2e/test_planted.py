@@ -34,10 +34,18 @@ def quota(pid: int, cores: float) -> Iterator[Callable[[], int]]:
     finally:
         busy.kill()
         busy.wait()
-        # Back to the parent, so that the group can go.
-        for left in (folder / "cgroup.procs").read_text().split():
-            (folder.parent / "cgroup.procs").write_text(left)
+        wait_for(lambda: emptied(folder), "an empty group")
         folder.rmdir()
+
+
+def emptied(group: Path) -> bool:
+    """Move the processes of a group to its parent. Return whether none was left."""
+    left = (group / "cgroup.procs").read_text().split()
+    for pid in left:
+        # It may have ended meanwhile.
+        with suppress(ProcessLookupError):
+            (group.parent / "cgroup.procs").write_text(pid)
+    return not left
 
 
 def new_group(quota_us: int) -> tuple[Path, dict[str, str]]:

@@ -147,6 +147,7 @@ def test_old_rows_become_histograms_that_say_the_same(plan: Path, tmp_path: Path
     before = Measured(kept).verdict()
     assert manifest(kept).get("merged") is None
     values = [it for (it,) in Measured(kept).rows(RESPONSES)]
+    late = [it for (it,) in Measured(kept).rows(LAGS)]
     with standing(plan, folder, "--keep", "1s"):
         wait_for(lambda: manifest(kept).get("merged"), "the merger", LIMIT_S)
     after = Measured(kept).verdict()
@@ -167,10 +168,16 @@ def test_old_rows_become_histograms_that_say_the_same(plan: Path, tmp_path: Path
     assert after["trustworthy"] == before["trustworthy"]
     lags = [it["self_distrust"]["send_lag_ns"] for it in (before, after)]
     assert lags[1]["max"] == lags[0]["max"] > 0
-    assert lags[1]["p99"] == pytest.approx(lags[0]["p99"], rel=0.2)
+    # Of few requests the p99 lies beside two of which one may be far from the other.
+    place = int(0.99 * (len(late) - 1))
+    low, high = late[place - 1], late[min(place + 2, len(late) - 1)]
+    assert 0.8 * low <= lags[1]["p99"] <= 1.2 * high
     assert "its rows were merged" in after["conservation"]["sentence"]
 
 
+LAGS = """
+select greatest(sent_ns - intended_ns, 0) from requests where phase = 'measure' order by 1
+"""
 RESPONSES = """
 select received_ns - intended_ns from requests where phase = 'measure' and status = 'ok' order by 1
 """
