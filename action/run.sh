@@ -4,7 +4,7 @@
 # 0 held, 1 broken or spoiled, 2 error, 3 undecided (0 when UNRULY_UNDECIDED is warn).
 set -euo pipefail
 
-limits=${UNRULY_LIMITS:?a TOML file of [[limit]] tables}
+limits=${UNRULY_LIMITS:-}
 output=${UNRULY_OUTPUT:-unruly}
 undecided=${UNRULY_UNDECIDED:-warn}
 program=${UNRULY_PROGRAM:-}
@@ -21,11 +21,20 @@ fail() {
   exit 2
 }
 
+[ -n "$limits" ] || fail "limits: is not given; expected a TOML file of [[limit]] tables"
 case $undecided in warn | fail) ;; *) fail "undecided: is '$undecided'; expected warn or fail" ;; esac
 mkdir -p "$output"
 
 if [ -n "${UNRULY_PLAN:-}" ]; then
-  read -r -a arguments <<<"${UNRULY_ARGUMENTS:-}"
+  arguments=()
+  while read -r line; do
+    if [[ $line =~ ^--[a-z-]+=[^=]*\ [^-] ]]; then
+      arguments+=("$line") # one option, whose value has spaces
+    else
+      read -r -a words <<<"$line"
+      arguments+=("${words[@]}")
+    fi
+  done <<<"${UNRULY_ARGUMENTS:-}"
   # 1 is a finding about the run, which the gate judges
   "$program" run "$UNRULY_PLAN" "${arguments[@]}" --quiet --output "$run" || [ $? -eq 1 ] ||
     fail "the run of $UNRULY_PLAN failed"
