@@ -193,3 +193,13 @@ def test_a_directory_of_runs_is_a_side_of_several(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)["results"]
     assert found["design"] == "4 runs against 4, not in turns"
     assert found["p_value"] > 0.05
+
+
+def test_runs_whose_paths_end_alike_are_two_sides(tmp_path, capsys):
+    shape = {"kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 50, "duration_s": 20}
+    paths = [str(write_run(tmp_path / side / "1", **shape, seed=2)) for side in ("old", "new")]
+    assert main(["compare", *paths, "--json"]) == 0
+    (found,) = {(it["a"], it["b"]) for it in json.loads(capsys.readouterr().out)["results"]}
+    assert found == tuple(paths)
+    # the same path twice is one side
+    assert main(["compare", paths[0], paths[0]]) == 2

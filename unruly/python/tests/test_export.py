@@ -42,7 +42,7 @@ def test_a_log_holds_every_answered_request_in_its_second(slow_run, slow, tmp_pa
         assert histogram.get_total_count() == cell.n - cell.failed
         assert histogram.get_max_value() == pytest.approx(cell.max_ok, rel=0.002)
     assert set(total) == {"null", "crypto", "disk"}
-    assert "failed requests are not in it" in text
+    assert "failed requests of the run are not in it" in text
 
 
 def test_what_is_exported_comes_back_with_the_same_percentiles(clean_run, clean, tmp_path):
@@ -97,6 +97,8 @@ def test_the_summary_is_that_of_the_verdict(clean_run, clean, schema, tmp_path):
         (["x.hlog", "--op", "nul"], "is 'nul'"),
         (["x.hlog", "--latency", "wall"], "is 'wall'"),
         (["no/such/x.csv"], "cannot be written"),
+        (["x.csv", "--op", "null"], "are given with csv"),
+        (["x.json", "--latency", "service"], "are given with json"),
     ],
 )
 def test_what_cannot_be_exported_is_said(flags, words, clean_run, tmp_path, capsys):

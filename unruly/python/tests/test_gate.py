@@ -175,6 +175,28 @@ def test_a_spoiled_run_judges_no_latency_and_ends_with_1(tmp_path, capsys):
     assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
 
 
+def test_a_run_that_is_not_whole_says_so_beside_its_limits(tmp_path, capsys):
+    run, xml = write_run(tmp_path / "run"), tmp_path / "gate.xml"
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"status": "cut off"}))
+    path = str(limits_of(tmp_path, p99(60e9)))
+    assert main(["gate", str(run), path, "--junit", str(xml)]) == 2
+    said = capsys.readouterr().out
+    assert said.startswith("unruly gate: THIS RUN IS NOT WHOLE, which is an error")
+    assert "its status is cut off" in said
+    suite = ElementTree.parse(xml).getroot()
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+
+
+def test_a_limit_on_failures_is_judged_in_a_spoiled_run(tmp_path, capsys):
+    run = write_run(tmp_path / "run", dropped=500)
+    path = limits_of(tmp_path, 'statistic = "failed_share"\nat_most = 0.2', p99(60e9))
+    assert main(["gate", str(run), str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "SPOILED" in said
+    assert "0 broken, 1 undecided" in said
+
+
 def failing(place, share, **rest):
     return write_run(place, agents=2, ops=("read",), duration_s=20, failed_share=share, **rest)
 

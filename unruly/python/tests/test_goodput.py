@@ -17,7 +17,7 @@ SECONDS = 60
 LIMITS = "ttft < 100ms, tpot < 15ms, gap < 40ms, e2e < 5s"
 
 
-def planted(root, limits, **changes):
+def planted(root, limits, layers=("first token", "token"), **changes):
     """Replies of four tokens. The first of each tenth is late; those of each fifth are far apart.
 
     A hundredth has one gap of 50 ms among gaps that are short.
@@ -32,9 +32,9 @@ def planted(root, limits, **changes):
         f" if(request % 100 = 1, {49 * MS}, 0) as stall"
         f" from read_parquet('{path}/requests/*.parquet')"
     )
-    parts = ["select *, 'first token' as layer, intended_ns as started_ns, first as ended_ns"]
+    parts = [f"select *, '{layers[0]}' as layer, intended_ns as started_ns, first as ended_ns"]
     parts += [
-        f"select *, 'token' as layer, first + {place} * gap + {int(place > 1)} * stall"
+        f"select *, '{layers[1]}' as layer, first + {place} * gap + {int(place > 1)} * stall"
         f" as started_ns, first + {place + 1} * gap + {int(place > 0)} * stall as ended_ns"
         for place in range(3)
     ]
@@ -114,6 +114,13 @@ def test_a_limit_of_tokens_is_not_known_where_replies_came_whole(tmp_path):
     (row,) = goodput_of(analyse(path)).rows
     assert row.good == 0
     assert row.limits[0].missed == row.n
+
+
+def test_spans_of_connections_are_no_parts_of_replies(tmp_path):
+    path = planted(tmp_path / "run", "ttft < 500ms", layers=("connect", "tls"))
+    (row,) = goodput_of(analyse(path)).rows
+    assert row.share is None
+    assert row.absent["share"] == "no reply of the run came in parts"
 
 
 def test_without_limits_there_is_no_goodput(tmp_path):

@@ -52,6 +52,15 @@ def test_a_target_about_an_operation_that_was_not_measured_is_undecided(given):
     assert outcomes(place) == [("scan", "scan p99 < 1s", "undecided")]
 
 
+def test_a_target_is_judged_however_its_number_is_written(given):
+    place = given("failed < .1%", "failed < 1e-1%", "mean  <  1  h")
+    assert [(name, outcome) for op, name, outcome in outcomes(place) if op == "read"] == [
+        ("failed < .1%", "held"),
+        ("failed < 1e-1%", "held"),
+        ("mean  <  1  h", "held"),
+    ]
+
+
 def test_a_run_without_targets_has_none(given, tmp_path):
     place = given()
     assert outcomes(place) == []

@@ -21,7 +21,7 @@ from unruly.base.limits import Limit, read_limits
 from unruly.errors import ComparisonError
 from unruly.ingest import Imported, Options, import_files, join_files
 from unruly.ingest.log_format import with_format
-from unruly.output.export import format_of, hgrm_lines, hlog_lines, write_rows
+from unruly.output.export import check_choice, format_of, hgrm_lines, hlog_lines, write_rows
 from unruly.output.gate import exit_code, gate_text
 from unruly.output.summary import summary
 from unruly.progress import Progress
@@ -422,6 +422,7 @@ def export(
     """
     file, opened = Path(path), _opened(run)
     form = format_of(file, format)
+    check_choice(form, op, latency)
     if form == "csv":
         file.write_text("", encoding="utf-8")
         write_rows(opened, file)

@@ -7,8 +7,17 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use unruly_plan::{HOST_PROGRAM, MAX_REACHED_HOSTS, Plan, PlanError, ReachedHost};
 
-/// Options of ssh: it asks nobody for a password, and gives a host up that does not answer.
-const SSH: [&str; 5] = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+/// Options of ssh: it asks nobody for a password, accepts no unknown host, whatever its configuration
+/// says, and gives a host up that does not answer.
+const SSH: [&str; 7] = [
+    "ssh",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "StrictHostKeyChecking=yes",
+    "-o",
+    "ConnectTimeout=10",
+];
 
 /// The flags that name the hosts of a load.
 #[derive(Debug, Default, Args)]

@@ -32,7 +32,8 @@ impl FromStr for Slo {
         let mut words: Vec<&str> = left.split_whitespace().collect();
         let statistic = words.pop().ok_or(SloError)?;
         let op = words.pop();
-        let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let is_word = |word: &str| word.chars().all(fits);
         if !words.is_empty() || !op.is_none_or(is_word) {
             return Err(SloError);
         }
@@ -70,6 +71,7 @@ mod tests {
             ("read p99 < 1.5s", "read p99 < 1.5s"),
             ("mean < 300us", "mean < 300us"),
             ("failed < 0.1%", "failed < 0.1%"),
+            ("log_in p99 < 1s", "log_in p99 < 1s"),
         ] {
             assert_eq!(text.parse::<Slo>().unwrap().to_string(), kept);
         }

@@ -139,8 +139,8 @@ def _built_in(limit: Limit, row: CellSummary) -> Outcome:
 def _of_spoiled(found: Outcome) -> Outcome:
     """Of a spoiled run only failures are judged: its latencies may be the generator's own."""
     among_failures = found.low is not None and np.isinf(found.low)
-    broken = found.outcome == "broken" and (found.limit.statistic in FAILURES or among_failures)
-    if broken or found.limit.built_in:
+    broken = found.outcome == "broken" and among_failures
+    if broken or found.limit.statistic in FAILURES or found.limit.built_in:
         return found
     return replace(
         found, outcome="undecided", needed_ns=None, sentence="not judged, the run is spoiled"

@@ -118,7 +118,11 @@ def _run_incomplete(analysis: Analysis) -> Iterator[Finding]:
         0,
         broken[0] if broken else "a process that measures did not end properly",
         ("; ".join(broken) or "The manifest says no more")
-        + ". What it lost are most likely the slow requests, so every percentile is too low.",
+        + (
+            ". What it lost are most likely the slow requests, so every percentile is too low."
+            if analysis.run.status == "incomplete"
+            else ". What cannot be read is missing from the analysis."
+        ),
         {"status": analysis.run.status, "broken": broken},
         "Find out what ended it (memory, a limit, a full disk: its log is in logs/), and repeat "
         "the run.",
@@ -173,7 +177,7 @@ def _run_stopped(analysis: Analysis) -> Iterator[Finding]:
     """
     if analysis.run.status != "stopped":
         return
-    measured = max((row.duration_ns for row in analysis.cells), default=analysis.measured_ns)
+    measured = analysis.measured_ns
     planned = analysis.run.manifest.get("planned_ns")
     yield Finding(
         "run-stopped",

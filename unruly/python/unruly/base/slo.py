@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from unruly.run import Run
 
 FAILED: Final = "failed"
-_SLO: Final = re.compile(r"(?:(\S+) )?(\S+) < ([0-9]+(?:\.[0-9]+)?) ?(%|ns|us|ms|s|min|h|d)")
+_SLO: Final = re.compile(
+    r"(?:(\S+)\s+)?(\S+)\s+<\s+([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*(%|ns|us|ms|s|min|h|d)"
+)
 
 
 def slos(run: Run) -> list[Limit]:

@@ -46,6 +46,21 @@ def format_of(path: Path, asked: str | None) -> str:
     return named
 
 
+def check_choice(form: str, op: str | None, latency: str) -> None:
+    """Refuse to choose from a format that holds all operations and latencies.
+
+    Raises
+    ------
+    ExportError
+        When something is chosen from the rows or the summary.
+    """
+    if form in {"csv", "json"} and (op is not None or latency != "response"):
+        raise ExportError(
+            "--op, --latency", f"are given with {form}", "hlog or hgrm, which hold a part",
+            "leave them out",
+        )  # fmt: skip
+
+
 def write_rows(run: Run, path: Path) -> None:
     """Write every measured row as CSV; the rows go from the engine to the file.
 
@@ -178,5 +193,5 @@ def _tags(frame: pd.DataFrame) -> dict[tuple[Any, Any], str]:
 def _about(run: Run, latency: str) -> str:
     copies = (run.manifest.get("counts") or {}).get("copies") or {}
     failed = int(copies.get("scheduled") or 0) - int(copies.get("ok") or 0)
-    left_out = f"; {failed} failed requests are not in it" if failed > 0 else ""
+    left_out = f"; {failed} failed requests of the run are not in it" if failed > 0 else ""
     return f"{latency} time of run {run.id}{left_out}"

@@ -49,6 +49,9 @@ def gate_text(
 def _lines(
     analysis: Analysis, outcomes: Sequence[Outcome], width: int, *, colour: bool
 ) -> Iterator[str]:
+    if not analysis.run.whole:
+        yield "unruly gate: THIS RUN IS NOT WHOLE, which is an error"
+        yield from _wrapped(_missing(analysis), width)
     if not analysis.trustworthy:
         yield "unruly gate: THIS RUN IS SPOILED, only failures are judged"
         yield from _wrapped("; ".join(analysis.doubts), width)
@@ -66,6 +69,11 @@ def _lines(
     yield "unruly gate: " + ", ".join(f"{number} {name}" for name, number in counts.items())
     if not analysis.trustworthy:
         yield "next: remove what spoiled the run and measure again"
+
+
+def _missing(analysis: Analysis) -> str:
+    why = "; ".join(analysis.run.missing)
+    return why or f"its status is {analysis.run.status}"
 
 
 def _mark(outcome: str, *, colour: bool) -> str:
@@ -113,9 +121,13 @@ def gate_json(analysis: Analysis, outcomes: Sequence[Outcome]) -> dict[str, Any]
 def junit(analysis: Analysis, outcomes: Sequence[Outcome], *, strict: bool) -> str:
     """Return JUnit XML: broken is a failure, undecided is skipped (a failure when `strict`).
 
-    A held limit says so in its output. A spoiled run has one test case more, with an error.
+    A held limit says so in its output. A spoiled run, and one that is not whole, has one test case
+    more, with an error.
     """
     suite = ElementTree.Element("testsuite", name=f"unruly gate {analysis.run.id}")
+    if not analysis.run.whole:
+        case = ElementTree.SubElement(suite, "testcase", classname="unruly", name="whole")
+        ElementTree.SubElement(case, "error", type="not whole", message=_missing(analysis))
     if not analysis.trustworthy:
         case = ElementTree.SubElement(suite, "testcase", classname="unruly", name="trustworthy")
         doubts = "; ".join(analysis.doubts)

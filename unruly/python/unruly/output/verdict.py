@@ -186,7 +186,7 @@ def _promises(analysis: Analysis) -> Iterator[str]:
     if any(row.ladder.highest for row in many[:PROMISES_MAX]):
         timed = [spot.every_ns for spot in analysis.blind_spot]
         yield (
-            f"not seen: anything that happens less often than every {duration(max(timed))}"
+            f"not seen: anything that happens less often than every {duration(min(timed))}"
             if timed
             else "this holds if the order of the rows is that of time"
         )

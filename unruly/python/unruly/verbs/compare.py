@@ -50,7 +50,11 @@ def _sides(texts: list[str], options: argparse.Namespace) -> dict[str, list[Run]
     from unruly.base.comparison import alias_of  # noqa: PLC0415
 
     sides: dict[str, list[Run]] = {}
-    for text in texts:
-        name, path = alias_of(text)
+    named = [(*alias_of(text), text) for text in texts]
+    short = {(name, path) for name, path, text in named if path == text}
+    names = [name for name, _ in short]
+    for own, path, text in named:
+        # runs/old/1 and runs/new/1 have one last part, and are two sides
+        name = text if path == text and names.count(own) > 1 else own
         sides.setdefault(name, []).extend(open_for(it, options) for it in runs_in(path))
     return sides

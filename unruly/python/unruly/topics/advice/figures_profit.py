@@ -130,6 +130,6 @@ def _title(advice: Advice) -> str:
     worst = max(advice.profit.rows, key=lambda row: row.profit.lost_share or 0.0)
     lost = worst.profit.lost_share
     if not lost:
-        return "By the agreement nothing is lost to latency"
+        return "By the agreement nothing is lost to latency or failures"
     of = f" ({format.quoted(worst.cell)})" if len(advice.profit.rows) > 1 else ""
-    return f"Latency costs {format.share(lost)} of what the requests could earn{of}"
+    return f"Latency and failures cost {format.share(lost)} of what the requests could earn{of}"

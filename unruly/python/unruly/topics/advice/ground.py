@@ -115,8 +115,9 @@ class Ground:
     @property
     def blind_spot(self) -> str:
         """A sentence about events so rare that the run may have missed them."""
-        longest = float(self.context.lengths_ns.max())
-        _, every_ns = blind_spot(longest, self.wanted.confidence)
+        # what holds for every cell is what the shortest one saw
+        shortest = float(self.context.lengths_ns.min())
+        _, every_ns = blind_spot(shortest, self.wanted.confidence)
         return f"Nothing is known of what happens less often than every {duration(every_ns)}."
 
     @property

@@ -130,9 +130,10 @@ def profit(what: str, found: Profit, requests: int) -> str:
         else ""
     )
     lost = (
-        "nothing is lost to latency"
+        "nothing is lost to latency or failures"
         if not found.lost_share
-        else f"{percent(found.lost_share)} of what the same requests could earn is lost to latency"
+        else f"{percent(found.lost_share)} of what the same requests could earn is lost to latency "
+        "and failures"
     )
     beyond = found.counts[-1]
     penalty = f", {beyond:,} of {requests:,} pay the penalty" if beyond else ""

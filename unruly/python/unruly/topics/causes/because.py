@@ -97,8 +97,10 @@ def _unexplained(analysis: Analysis, names: list[str]) -> str | None:
     if names:
         return f"unexplained; candidates, by correlation: {named(names, CANDIDATES_SHOWN)}"
     causes = causes_of(analysis)
-    if causes is not None and causes.rows:
+    if causes is not None and any(row.unknown is not None for row in causes.rows):
         return "unexplained: nothing that was observed explains the slow requests"
+    if causes is not None and causes.rows:
+        return f"unexplained: {causes.rows[0].absent.get('unknown', 'no cause was tried')}"
     if analysis.correlations.rows:
         return "unexplained: no resource of the receivers correlates with latency"
     return None

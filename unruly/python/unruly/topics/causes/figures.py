@@ -83,9 +83,13 @@ def nothing_explains(view: View) -> str:
     """Return why no cause is named, in one sentence."""
     found = causes_of(view.analysis)
     if found is None or found.note:
-        bins = view.analysis.run.keeps_bins_alone
+        run = view.analysis.run
         missing = (
-            "the run has histograms and no single requests" if bins else "the run has no times"
+            "the run has histograms and no single requests"
+            if run.keeps_bins_alone
+            else "the run has no times"
+            if run.timeless
+            else "`unruly report` does"
         )
         why = found.note if found else missing
         return f"Causes were not looked for: {why}."

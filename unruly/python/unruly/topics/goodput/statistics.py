@@ -13,6 +13,7 @@ from unruly.quantity import parse_duration
 from unruly.stats import share_interval
 from unruly.stats.blocks import BLOCKS
 from unruly.tables import fetch, inline
+from unruly.tables.spans import STREAMED
 from unruly.topics.goodput import tables as goodput_tables
 from unruly.topics.goodput.model import Good, Goodput, MeasureName, Missed
 
@@ -78,7 +79,7 @@ def goodput(context: Context) -> Goodput | None:
     if not limits:
         return None
     context.progress("goodput")
-    has_spans = context.run.segments.get("spans", 0) > 0
+    has_spans = context.run.segments.get("spans", 0) > 0 and _is_streamed(context)
     rows = (
         goodput_tables.measured(context.rows, context.run.spans, retried=context.retried)
         if has_spans
@@ -96,6 +97,12 @@ def goodput(context: Context) -> Goodput | None:
             for cell, own in frame.groupby("cell", sort=True)
         ),
     )
+
+
+def _is_streamed(context: Context) -> bool:
+    """Whether replies came in parts: connections and services have spans too."""
+    spans = context.run.spans
+    return not fetch(spans.filter(spans.layer.isin(STREAMED)).select("layer").limit(1)).empty
 
 
 def _lengths_s(context: Context) -> dict[str, float]:

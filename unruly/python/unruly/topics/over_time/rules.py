@@ -164,15 +164,18 @@ def recovery(analysis: Analysis) -> Iterator[Finding]:
             continue
         back = sorted(one.total_ns for one in found.faults if one.total_ns is not None)
         failed = sum(one.failed for one in found.faults)
+        # where no request names the process, any of its group may have answered
+        who = "clients were" if it.all_clients else it.process
+        whose = f"the fault of {it.process}" if it.all_clients else "its fault"
         if not back:
-            title = f"{it.process} never answered again after its fault"
+            title = f"{it.process}: no request was answered between its fault and the end"
         elif len(found.faults) == 1:
-            title = f"{it.process} answered again {duration(back[0])} after its fault"
+            title = f"{who} answered again {duration(back[0])} after {whose}"
         else:
+            whose = whose.replace("fault", f"{len(found.faults)} faults")
             title = (
-                f"{it.process} answered again {duration(back[0])} to {duration(back[-1])} after "
-                f"its {len(found.faults)} faults"
-                + (f", {found.never} never" if found.never else "")
+                f"{who} answered again {duration(back[0])} to {duration(back[-1])} after {whose}"
+                + (f", {found.never} not before the end" if found.never else "")
             )
         longer = (
             f" {found.longer} of {found.fault_free} requests in fault-free time took longer than "
@@ -190,8 +193,12 @@ def recovery(analysis: Analysis) -> Iterator[Finding]:
             f"it{_whose(it)}. {failed} requests scheduled in between failed."
             f"{_parts(found)}{longer}{_break_even(it)}",
             _recovery_evidence(it, found, failed),
-            "Compare the recovery with the slowest fault-free request: a timeout between them "
-            "detects this fault without false alarms.",
+            "Compare the recovery with the slowest fault-free request"
+            + (
+                "."
+                if found.longer
+                else ": a timeout between them detects this fault without false alarms."
+            ),
         )
 
 
