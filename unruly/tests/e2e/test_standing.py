@@ -168,7 +168,7 @@ def test_old_rows_become_histograms_that_say_the_same(plan: Path, tmp_path: Path
     assert after["trustworthy"] == before["trustworthy"]
     lags = [it["self_distrust"]["send_lag_ns"] for it in (before, after)]
     assert lags[1]["max"] == lags[0]["max"] > 0
-    # Of few requests the p99 lies beside two of which one may be far from the other.
+    # A few requests have a p99 between two delays of which one may be far from the other.
     place = int(0.99 * (len(late) - 1))
     low, high = late[place - 1], late[min(place + 2, len(late) - 1)]
     assert 0.8 * low <= lags[1]["p99"] <= 1.2 * high
