@@ -31,7 +31,7 @@ from unruly.topics.stores.figures_flow import flow as flow_figure
 from unruly.topics.stores.loads import rate_hz
 from unruly.topics.stores.section import faults as fault_table
 from unruly.topics.stores.statistics import timed
-from unruly.topics.stores.words import fault_sentence, knee_sentence
+from unruly.topics.stores.words import fault_sentence, knee_sentence, worst_fault
 
 DRIVE = {
     "kind": "drive", "agents": 1, "ops": ("read",), "rate_hz": 400, "duration_s": 30,
@@ -63,6 +63,19 @@ def _rewrite_events(run, change):
     (path,) = (run / "events").glob("*.parquet")
     table = pq.read_table(path)
     pq.write_table(pa.Table.from_pylist(change(table.to_pylist()), schema=table.schema), path)
+
+
+def _fewer(run, rows):
+    """Have the manifest of a run count fewer good rows."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    copies, requests = (manifest["counts"][what] for what in ("copies", "requests"))
+    for counts, names in (
+        (copies, ("ok", "scheduled", "recorded")),
+        (requests, ("scheduled", "answered")),
+    ):
+        for name in names:
+            counts[name] -= rows
+    (run / "manifest.json").write_text(json.dumps(manifest))
 
 
 def _faults_of(run):
@@ -318,6 +331,72 @@ def test_a_fault_of_the_warm_up_is_none_of_what_was_measured(tmp_path):
     assert it.free == pytest.approx(20 * 100 - 550, abs=5)
 
 
+def _lasting(seconds, kind=None):
+    """Return a change of events: each fault is said to have lasted so long, and is of that kind."""
+
+    def change(rows):
+        return [
+            {**row, "ended_ns": row["started_ns"] + seconds * NS, "kind": kind or row["kind"]}
+            if row["kind"].startswith("fault")
+            else row
+            for row in rows
+        ]
+
+    return change
+
+
+def test_an_election_within_a_long_fault_shows_by_its_silence_where_the_p99_does_not(tmp_path):
+    fates = (("base", "stop", "store-0", 12.0, 0.1),)
+    run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 40}, faults=fates)
+    _rewrite_events(run, _lasting(20, "fault cut"))
+    analysis = numbers(run)
+    (it,) = analysis.stores.faults
+    assert it.p99_ratio < 1.5
+    assert it.silent
+    assert it.gap_ns == pytest.approx(0.1 * NS, abs=0.01 * NS)
+    assert it.free_gap_ns < 0.02 * NS
+    finding = next(it for it in analysis.findings if it.code == "fault-hurts")
+    assert "the longest time without a good reply was 1" in finding.text
+    assert "without faults)" in finding.text
+
+
+def test_a_fault_without_effect_has_no_silence_and_no_interruption(tmp_path):
+    fates = (("base", "stop", "store-0", 12.0, 0.0),)
+    run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 40}, faults=fates)
+    _rewrite_events(run, _lasting(20, "fault cut"))
+    (it,) = _faults_of(run)
+    assert it.due == pytest.approx(400 * 20, abs=3)
+    assert not it.silent
+    assert it.back_ns == (0.0,)
+    assert "came again" not in fault_sentence(it, several=False)
+
+
+def test_the_aftermath_goes_on_until_a_reply_came_and_five_seconds_more(tmp_path):
+    fates = (("base", "stop", "store-0", 5.0, 10.0),)
+    run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 100}, faults=fates)
+    _rewrite_events(run, _lasting(2))
+    (it,) = _faults_of(run)
+    assert it.lasted_ns == 2 * NS
+    assert it.gap_ns == pytest.approx(10 * NS, abs=0.02 * NS)
+    # what was due before the stop, and from 5 s after the first reply
+    assert it.free == pytest.approx(100 * (5 + 10), abs=4)
+
+
+def test_faults_at_the_same_time_are_told_as_such(tmp_path):
+    fates = (("base", "stop", "store-0", 5.0, 2.0), ("base", "busy", "store-1", 6.0, 3.0))
+    run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 100, "agents": 2}, faults=fates)
+    busy, stop = _faults_of(run)
+    assert (busy.beside, stop.beside) == (1, 1)
+    assert "another fault was going on meanwhile" in fault_sentence(stop, several=False)
+
+
+def test_a_fault_after_which_writes_are_missing_is_the_worst(compared):
+    slow, fast = compared["store=a", "fault kill"], compared["store=a", "fault busy"]
+    assert worst_fault([slow, fast]) is slow
+    lossy = replace(fast, lost=1)
+    assert worst_fault([slow, lossy]) is lossy
+
+
 def test_each_level_of_a_fault_has_the_interval_of_its_windows(tmp_path):
     stops = tuple(("base", "stop", "store-0", at, long) for at, long in ((5, 2), (14, 2), (23, 1)))
     run = write_run(tmp_path / "run", **{**DRIVE, "duration_s": 40}, faults=stops)
@@ -540,6 +619,19 @@ def test_a_second_in_which_nothing_was_due_is_no_silence(analysed):
         r"Good replies came in every [\d.]+\sm?s with requests, and none failed",
         _flow_title(analysis),
     )
+
+
+def test_a_client_that_waits_for_its_reply_has_a_silence_though_nothing_is_due_in_it(tmp_path):
+    fates = (("base", "stop", "store-0", 5.0, 4.0),)
+    run = write_run(tmp_path / "run", **{**DRIVE, "rate_hz": 100}, faults=fates)
+    (path,) = (run / "requests").glob("*.parquet")
+    table = pq.read_table(path)
+    due = (table["intended_ns"].to_numpy() - STARTED_NS) / NS
+    kept = table.filter((due < 5.05) | (due > 8.95))
+    pq.write_table(kept, path)
+    _fewer(run, table.num_rows - kept.num_rows)
+    analysis = numbers(run, pictures=True)
+    assert _flow_title(analysis) == "No good reply came in 3\N{NO-BREAK SPACE}s of the run"
 
 
 def test_faults_that_are_not_shaded_are_counted(seen):

@@ -109,8 +109,16 @@ def without_their_write(rows: Table, windows: Table) -> Table:
     return came.group_by("effect").agg(lost=came.count()).order_by("effect")
 
 
+def first_reply(rows: Table, windows: Table) -> Table:
+    """Return when the first good reply came in each window: fault, came_ns; no row without one."""
+    came = within(rows.filter(rows.ok), windows, "received_ns")
+    return came.group_by("fault").agg(came_ns=came.received_ns.min()).order_by("fault")
+
+
 def silences(rows: Table, windows: Table) -> Table:
-    """Return the longest time without a good reply in each window: fault, gap_ns.
+    """Return the longest time without a good reply in each window: fault, gap_ns, came.
+
+    ``came`` counts the good replies in the window.
 
     A window without any good reply has no row.
 
@@ -122,4 +130,4 @@ def silences(rows: Table, windows: Table) -> Table:
     gaps = came.mutate(gap_ns=came.received_ns - before)
     rest = (gaps.to_ns - gaps.received_ns).min()
     longest = ibis.greatest(gaps.gap_ns.max(), rest)
-    return gaps.group_by("fault").agg(gap_ns=longest).order_by("fault")
+    return gaps.group_by("fault").agg(gap_ns=longest, came=gaps.count()).order_by("fault")

@@ -40,6 +40,7 @@ def faults(view: View) -> Figure | None:
             "gap": it.gap_ns,
             "failed": it.p99 is None and it.failed > 0,
             "hurt": it.hurt,
+            "lost": it.lost > 0,
         }
         for it in found
     )
@@ -77,7 +78,7 @@ def faults(view: View) -> Figure | None:
 
 def _worst(frame: pd.DataFrame, name: str, most: int) -> list[str]:
     """Those that hurt most, in the order in which all stand."""
-    ranked = frame.sort_values(["hurt", "gap"], ascending=False, kind="stable")
+    ranked = frame.sort_values(["lost", "hurt", "gap"], ascending=False, kind="stable")
     chosen = set(ranked[name].drop_duplicates().head(most))
     return [it for it in dict.fromkeys(frame[name]) if it in chosen]
 
@@ -149,6 +150,8 @@ def _title(found: tuple[FaultEffect, ...]) -> str:
     several = len({it.cell for it in found}) > 1
     name = fault_name(worst, several=several)
     longest = max(found, key=lambda it: it.gap_ns or 0.0)
+    if worst.lost:
+        return f"The {name} hurts most: {format.count(worst.lost)} replies lacked a written value"
     whose = "" if longest is worst else f" ({fault_name(longest, several=several)})"
     return (
         f"The {name} hurts most; the longest silence was {format.duration(longest.gap_ns)}{whose}"

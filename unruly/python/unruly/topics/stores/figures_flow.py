@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from unruly.base.worked import kind_name
@@ -235,14 +236,25 @@ def _told(good: pd.DataFrame) -> str:
     return f"Good replies a second, {low} to {high}."
 
 
+def _awaited(found: Flow, bins: pd.Series) -> pd.Series:
+    """Return in which bins somebody waited: a reply was due, or an earlier one had not come.
+
+    A client that sends its next request after a reply has nothing due in a silence.
+    """
+    latency = found.latency.sort_values("started_ns")
+    starts = latency["started_ns"].to_numpy()
+    until = np.maximum.accumulate(starts + latency["max"].fillna(0.0).to_numpy())
+    earlier = np.searchsorted(starts, bins.to_numpy()) - 1
+    reached = np.where(earlier >= 0, until[np.maximum(earlier, 0)], -np.inf)
+    return bins.isin(starts) | (reached >= bins + found.bin_ns)
+
+
 def _title(view: View, found: Flow, replies: pd.DataFrame, faults: pd.DataFrame) -> str:
     if all(row.failed == row.n for row in view.analysis.cells):
         return "No request was answered well"
     good = replies[replies["status"] == "ok"]
     failed = float(replies.loc[replies["status"] != "ok", "hz"].sum())
-    # where nothing was due nobody waited for a reply
-    due = good["started_ns"].isin(found.latency["started_ns"])
-    silent = int(((good["hz"] == 0) & due).sum())
+    silent = int(((good["hz"] == 0) & _awaited(found, good["started_ns"])).sum())
     if view.analysis.worked.outages:
         return max(view.analysis.worked.outages, key=lambda it: it.failed).words.rstrip(".")
     if silent:

@@ -130,16 +130,22 @@ def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
 
     Example: the fault that hurts most is the stop of store-0
 
-    Raised: The run drives a store, and requests scheduled within a fault failed, or their p99 is at
-    least twice that of the fault-free time of the same cell, or replies after it lack an
-    acknowledged write.
+    Raised: The run drives a store, and one of these holds for a fault:
 
-    Means: The finding names the worst fault, its cell, and the worst fault of each other cell. It
-    reports how much slower requests were, how many failed, the longest time without a good reply,
-    when a good reply came again, and how many replies lacked an acknowledged write. All operations
-    of a cell count together: a store that answers reads and refuses writes has many failures but no
+    - Requests scheduled within it failed, or their p99 is at least twice that of the fault-free
+      time of the same cell.
+    - The longest time without a good reply, in it and after it, is more than twice as long as in
+      fault-free time, and longer than the number of replies accounts for.
+    - Replies within it and after it lack an acknowledged write.
+
+    Means: The finding names the worst fault, its cell, and the worst fault of each other cell. A
+    fault after which writes are missing is worse than one that slows requests. The finding reports
+    how much slower requests were, how many failed, the longest time without a good reply, when a
+    good reply came again, and how many replies lacked an acknowledged write. All operations of a
+    cell count together: a store that answers reads and refuses writes has many failures but no
     silence. Faults without fault-free time in their cell are listed, since there is nothing to
-    compare them with.
+    compare them with. Faults that were going on at the same time are named: they have the effects
+    of both.
 
     Next: Compare the longest time without a good reply with your timeouts. The table "The faults
     compared" has every fault. See the method [faults](../methods/faults.md). The finding [outage]
@@ -153,7 +159,7 @@ def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
         return
     several = len({it.cell for it in effects}) > 1
     sentence = fault_sentence(worst, several=several)
-    by_cell = {it.cell: it for it in sorted(filter(is_hurt, effects), key=lambda it: it.hurt)}
+    by_cell = {it.cell: it for it in sorted(filter(is_hurt, effects), key=lambda it: it.rank)}
     rest = [it for it in by_cell.values() if it.cell != worst.cell]
     told = [fault_sentence(it, several=True) for it in reversed(rest)][:ROWS_TOLD]
     others = f" In other cells: {'; '.join(told)}." if told else ""
@@ -174,6 +180,7 @@ def fault_hurts(analysis: Analysis) -> Iterator[Finding]:
             "failed": worst.failed,
             "p99_ratio": worst.p99_ratio,
             "gap_ns": worst.gap_ns,
+            "free_gap_ns": worst.free_gap_ns,
             "lost": worst.lost,
             "back_ns": None if worst.back_ns is None else list(worst.back_ns),
         },
@@ -209,7 +216,7 @@ def knee(analysis: Analysis) -> Iterator[Finding]:
             "informs",
             600 + place,
             knee_sentence(ramp),
-            f"Of {len(ramp.loads)} loads, each {often}. It breaks where it "
+            f"{len(ramp.loads)} loads, each measured {often}. The p99 breaks where it "
             f"is more than {significant(FACTOR)} x that at the lowest load, or less than "
             f"{percent(ACHIEVED_LEAST)} of the load is answered.",
             {

@@ -26,10 +26,16 @@ def sorted_tails(view: View) -> list[Tail]:
     found = held.tails if (held := stores_of(view.analysis)) else ()
 
     def far(row: Tail) -> float:
-        known = (row.p99 if row.failed else row.estimates["p99_999"], row.max_ok)
-        return next((value for value in known if value is not None), float("inf"))
+        estimate = row.estimates["p99_999"]
+        if estimate is not None or not row.failed:
+            return estimate or row.max_ok or 0.0
+        # the rank falls among the failed, or there is no number: what never came was the slowest
+        return float("inf")
 
-    return sorted(found, key=lambda row: (-far(row), row.cell, row.op))
+    def least(row: Tail) -> tuple[float, float, str, str]:
+        return -far(row), -(row.p99 or float("inf")), row.cell, row.op
+
+    return sorted(found, key=least)
 
 
 def targets(view: View) -> Table | None:
@@ -138,14 +144,15 @@ def faults(view: View) -> Table | None:
         "p50", "p99", "max", "fault-free p99", "ratio", "good reply again after",
         "longest silence", "replies without a write",
     ]  # fmt: skip
-    rows = sorted(found, key=lambda it: (-it.hurt, -(it.gap_ns or 0.0), it.cell))
+    rows = sorted(sorted(found, key=lambda it: it.cell), key=lambda it: it.rank, reverse=True)
     body = [[*([text(it.cell)] if several else []), *_fault(it)] for it in rows[:MOST_ROWS]]
     note = (
         "Response time of the requests scheduled during the fault, all workloads together. The "
         "ratio is that of the p99 to the fault-free one of the same cell. The silence is the "
-        "longest time without a good reply, until 5 s after the fault's end (after a kill until "
-        "the trial's end), and to the next fault at most. The last column counts replies until "
-        "then that lack an acknowledged write: no value, or one from before it."
+        "longest time without a good reply, until 5 s after the first good reply that follows "
+        "the fault (after a kill until the trial's end), and to the next fault at most. The last "
+        "column counts replies until then that lack an acknowledged write: no value, or one from "
+        "before it."
     )
     return table(columns, body, "The faults compared", f"{note} {cut(rows, 'rows')}")
 
@@ -155,11 +162,12 @@ def _fault(it: FaultEffect) -> list[Datum]:
     never = sum(ns is None for ns in known)
     told = [format.duration(ns) for ns in known if ns]
     told += [f"never, {never} of {it.times}"] if never else []
-    back = format.listing(told, 3) or "none was slower than the slowest fault-free one"
+    back = format.listing(told, 3) or "none took twice the slowest fault-free one"
+    beside = f"{format.count(it.beside)} beside another" if it.beside else ""
     return [
         text(it.kind.removeprefix("fault ")),
         text(it.process),
-        number(format.count(it.times)),
+        Datum(format.count(it.times), aside=beside),
         number(format.duration(it.lasted_ns)),
         number(format.count(it.due)),
         number(format.count(it.failed)),
@@ -208,7 +216,8 @@ def loads(view: View) -> Table | None:
         "the p99", "the generator was",
     )  # fmt: skip
     note = (
-        "Means over repeats with their intervals (95 %; the p99 on logarithms). The p99 breaks "
+        "Means over repeats with their intervals (95 %; the p99 on logarithms; of one repeat, the "
+        "interval of the p99 from its blocks, and none of the rate). The p99 breaks "
         f"where it is more than 3 {format.TIMES} that at the lowest load, or less than 95 % of the "
         "load is answered, both beyond the intervals, or where it falls among the failed in all "
         "of several repeats. A load that the load generator sent late is not decided."

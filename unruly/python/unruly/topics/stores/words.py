@@ -60,17 +60,17 @@ def target_words(row: Tail) -> str:
 def worst_fault(effects: Sequence[FaultEffect]) -> FaultEffect | None:
     """Return the effect that hurts most; None if no effect hurts noticeably."""
     hurt = [it for it in effects if is_hurt(it)]
-    return max(hurt, key=lambda it: (it.hurt, it.gap_ns or 0.0)) if hurt else None
+    return max(hurt, key=lambda it: it.rank) if hurt else None
 
 
 def is_hurt(effect: FaultEffect) -> bool:
-    """Return whether requests failed, a write was lost, or the p99 is twice the fault-free one."""
-    return effect.failed > 0 or effect.lost > 0 or effect.hurt >= 2.0
+    """Return whether requests failed, a write was lost, or p99 or silence doubled."""
+    return effect.failed > 0 or effect.lost > 0 or effect.silent or effect.hurt >= 2.0
 
 
 def is_comparable(effect: FaultEffect) -> bool:
-    """Return whether there is a fault-free p99 to compare with, or requests failed."""
-    return effect.failed > 0 or effect.p99_ratio is not None
+    """Return whether there is a fault-free p99 or silence to compare with, or requests failed."""
+    return effect.failed > 0 or effect.silent or effect.p99_ratio is not None
 
 
 def unseen_sentence(effects: Sequence[FaultEffect]) -> str:
@@ -106,6 +106,7 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
         hurt += "" if ratio is None else f", {times(ratio)} the fault-free one"
         hurt += f", and {failed} failed" if effect.failed else ""
     gap = f"; the longest time without a good reply was {duration(effect.gap_ns)}"
+    gap += f" ({duration(effect.free_gap_ns)} without faults)" if effect.silent else ""
     back = effect.back_ns or ()
     never = sum(it is None for it in back)
     if never:
@@ -116,7 +117,14 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
     else:
         again = ""
     lost = f"; {count(effect.lost)} replies lacked an acknowledged write" if effect.lost else ""
-    return f"{name} ({duration(effect.lasted_ns)}): {hurt}{gap}{again}{lost}"
+    return f"{name} ({duration(effect.lasted_ns)}): {hurt}{gap}{again}{lost}{_beside(effect)}"
+
+
+def _beside(effect: FaultEffect) -> str:
+    if not effect.beside:
+        return ""
+    when = "" if effect.beside == effect.times else f" {effect.beside} of {effect.times} times"
+    return f"; another fault was going on meanwhile{when}, and these are the effects of both"
 
 
 def knee_sentence(ramp: Ramp) -> str:
