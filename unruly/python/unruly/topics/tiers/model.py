@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
+if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
     from unruly.contract import Absent, Count
     from unruly.stats import Interval
@@ -37,7 +37,8 @@ class Pool:
     ``full_share`` is the share of the windows in which more requests were in the tier than there
     are ``connections``, while half of their time or more had a request in flight. ``waited`` is the
     share of the tier's own time that was spent in these windows; ``own_when_full`` and
-    ``own_otherwise`` are its mean own requests in flight in these windows and in the others.
+    ``own_otherwise`` are its mean own requests in flight in these windows and in the others (0
+    where there are no others).
     """
 
     to: str
@@ -137,6 +138,10 @@ class Tiers:
     checks: tuple[Check, ...]
     windows: pd.DataFrame
     """Windows of 100 ms: cell, repeat, tier, window_ns, in_flight, n, slow, sum_ns, longest_ns."""
+
+
+NO_TIERS: Final = Tiers((), (), pd.DataFrame())
+"""A run without a tap."""
 
 
 def tiers_of(analysis: Analysis) -> Tiers | None:

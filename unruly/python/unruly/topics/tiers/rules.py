@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.quantity import count, duration, percent, significant
-from unruly.topics.tiers.model import tiers_of
+from unruly.topics.tiers.model import NO_TIERS, tiers_of
 from unruly.topics.tiers.rules_slow import RULE as SLOW
-from unruly.topics.tiers.words import share_of
+from unruly.topics.tiers.words import cell_of, place_of, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from unruly.base.analysis import Analysis
     from unruly.stats import Interval
-    from unruly.topics.tiers.model import Jam, Tier
+    from unruly.topics.tiers.model import Jam, Pool, Tier
 
 UNMEASURED_LEAST: Final = 0.01
 UNMEASURED_MUCH: Final = 0.5
@@ -52,8 +52,8 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[]` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         lost = it.unmeasured - it.ends
         everything = it.n + lost
         share = lost / everything if everything else 0.0
@@ -63,12 +63,13 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
         why = (
             "the tap missed packets" if missed else "several were open at once on their connections"
         )
+        where = place_of(found, it)
         yield Finding(
             "tap-unmeasured",
             "trust",
             "warns" if share >= UNMEASURED_MUCH else "informs",
             40,
-            f"{it.tier}: {percent(share)} of the requests cannot be measured, because {why}",
+            f"{where}: {percent(share)} of the requests cannot be measured, because {why}",
             f"{count(lost)} of {count(everything)} requests on {count(it.connections)} "
             "connections. They are left out of all other numbers.",
             {
@@ -106,18 +107,19 @@ def jams(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[].jam` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         jam = it.jam
         if jam is None or not _explains(jam):
             continue
         share = jam.slow_share
+        where = place_of(found, it)
         yield Finding(
             "transient-bottleneck",
             "why",
             "informs",
             60,
-            f"{it.tier}: {_share(jam)} of the slowest requests began in {count(jam.windows)} "
+            f"{where}: {_share(jam)} of the slowest requests began in {count(jam.windows)} "
             f"windows of 100 ms that were jammed, in {percent(jam.time_share)} of the time",
             f"In the fullest 100 ms {significant(it.in_flight_most)} requests were in flight, and "
             f"{_usual(it)} on average. {percent(jam.request_share)} of all requests began in these "
@@ -175,19 +177,20 @@ def cuts(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[].cut` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         share = it.cut / it.n if it.n else 0.0
         if share < CUT_LEAST:
             continue
         mean = it.response_ns.estimate if it.response_ns else None
         usual = f" Replies took {duration(mean)} on average." if mean is not None else ""
+        where = place_of(found, it)
         yield Finding(
             "tier-cuts",
             "where",
             "informs",
             45,
-            f"{it.tier}: {percent(share)} of the requests had no reply when their connection ended",
+            f"{where}: {percent(share)} of the requests had no reply when their connection ended",
             f"{count(it.cut)} of {count(it.n)} requests.{usual}",
             {"cell": it.cell, "tier": it.tier, "cut": it.cut, "n": it.n, "share": share},
             "Read the logs of the service and of its clients.",
@@ -211,22 +214,23 @@ def bottleneck(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[].chain` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         chain = it.chain
         share = chain.own_share if chain else None
-        others = [row for row in found.rows if row.cell == it.cell] if found else []
+        others = [row for row in found.rows if row.cell == it.cell]
         if chain is None or share is None or len(others) < 2 or (share.low or 0.0) <= HALF:
             continue
         busy = chain.cpu_share
         cpu = "" if busy is None else f", and it used {percent(busy)} of the CPU that it may use"
         wait = busy is not None and busy < BUSY
+        where = place_of(found, it)
         yield Finding(
             "tier-bottleneck",
             "where",
             "informs",
             70,
-            f"{it.tier}: requests spent {share_of(share)} of their time in it{cpu}",
+            f"{where}: requests spent {share_of(share)} of their time in it{cpu}",
             f"{significant(_number(chain.own_in_flight))} requests were in it, and in no tier "
             "behind it, on average.",
             {
@@ -261,25 +265,25 @@ def queues(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[].chain` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         chain = it.chain
         if chain is None or chain.cpu_share is None or chain.cpu_cores is None:
             continue
         # as many as there surely were; the CPU works for other programs too
-        rows = found.rows if found else ()
-        asks = any(row.chain and it.tier in row.chain.asked_by for row in rows)
+        asks = any(row.chain and it.tier in row.chain.asked_by for row in found.rows)
         whole = chain.own_in_flight if asks else it.in_flight
         own = whole.low or 0.0 if whole else 0.0
         waiting = own - chain.cpu_cores
         if chain.cpu_share < BUSY or waiting < max(QUEUE_LEAST, HALF * own):
             continue
+        where = place_of(found, it)
         yield Finding(
             "tier-queue",
             "where",
             "informs",
             65,
-            f"{it.tier}: {significant(waiting)} or more of its {significant(own)} requests waited, "
+            f"{where}: {significant(waiting)} or more of its {significant(own)} requests waited, "
             f"and it used {percent(chain.cpu_share)} of the CPU that it may use",
             f"It used {significant(chain.cpu_cores)} cores. In its fullest 100 ms "
             f"{significant(it.in_flight_most)} requests were in it or behind it.",
@@ -316,8 +320,8 @@ def pools(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[].chain.pool` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         pool = it.chain.pool if it.chain else None
         if pool is None or pool.waited is None or (pool.waited.low or 0.0) <= HALF:
             continue
@@ -326,17 +330,18 @@ def pools(analysis: Analysis) -> Iterator[Finding]:
         otherwise = pool.own_otherwise if pool.full_share < NEARLY_ALWAYS else 0.0
         if pool.own_when_full < max(POOL_LIFT * otherwise, POOL_LEAST):
             continue
+        where = place_of(found, it)
         yield Finding(
             "pool-waits",
             "where",
             "informs",
             68,
-            f"{it.tier}: requests waited for one of its {count(pool.connections)} connections to "
+            f"{where}: requests waited for one of its {count(pool.connections)} connections to "
             f"{pool.to}, or for a thread: {share_of(pool.waited)} of its own time was spent while "
             "more requests were in it",
             f"That was so in {percent(pool.full_share)} of the time. Then "
-            f"{significant(pool.own_when_full)} requests waited or worked in {it.tier}, otherwise "
-            f"{significant(pool.own_otherwise)}.",
+            f"{significant(pool.own_when_full)} requests waited or worked in {it.tier}"
+            f"{_otherwise(pool)}.",
             {
                 "cell": it.cell,
                 "tier": it.tier,
@@ -349,6 +354,10 @@ def pools(analysis: Analysis) -> Iterator[Finding]:
             },
             f"Try more connections to {pool.to}.",
         )
+
+
+def _otherwise(pool: Pool) -> str:
+    return "" if pool.full_share == 1.0 else f", otherwise {significant(pool.own_otherwise)}"
 
 
 def inconsistent(analysis: Analysis) -> Iterator[Finding]:
@@ -367,8 +376,8 @@ def inconsistent(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.checks[]` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.checks if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.checks:
         if it.agrees:
             continue
         yield Finding(
@@ -377,7 +386,7 @@ def inconsistent(analysis: Analysis) -> Iterator[Finding]:
             "warns",
             60,
             f"the tap counted {count(it.seen)} requests, and the load generator sent "
-            f"{count(it.sent)}",
+            f"{count(it.sent)}{cell_of(found, it.cell)}",
             f"{count(it.answered)} of them were answered. The numbers of the tiers are not those "
             "of the measured requests.",
             {"cell": it.cell, "seen": it.seen, "answered": it.answered, "sent": it.sent},

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from unruly.base.model import Finding
 from unruly.base.rule import Rule
 from unruly.quantity import percent
-from unruly.topics.tiers.model import tiers_of
-from unruly.topics.tiers.words import share_of
+from unruly.topics.tiers.model import NO_TIERS, tiers_of
+from unruly.topics.tiers.words import place_of, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,24 +36,23 @@ def slow_tiers(analysis: Analysis) -> Iterator[Finding]:
 
     Numbers: `tiers.rows[].chain.slow_share` in `summary.json`.
     """
-    found = tiers_of(analysis)
-    for it in found.rows if found else ():
+    found = tiers_of(analysis) or NO_TIERS
+    for it in found.rows:
         share = it.chain.slow_share if it.chain else None
-        others = [row for row in found.rows if row.cell == it.cell] if found else []
+        others = [row for row in found.rows if row.cell == it.cell]
         if it.chain is None or share is None or len(others) < 2 or (share.low or 0.0) <= HALF:
             continue
         usual = it.chain.own_share.estimate if it.chain.own_share else None
         beside = "" if usual is None else f", all requests {percent(usual)}"
-        several = len({row.cell for row in found.rows}) > 1 if found else False
+        where = place_of(found, it)
         yield Finding(
             "slow-tier",
             "where",
             "informs",
             72,
-            f"{it.tier}: slow requests spent at least {share_of(share)} of their time in it"
-            f"{beside}",
-            "The packets of each tier show, in windows of 100 ms, how many requests were elsewhere"
-            f"{f', in the cell {it.cell}' if several else ''}.",
+            f"{where}: slow requests spent at least {share_of(share)} of their time in it{beside}",
+            "The packets of each tier show, in windows of 100 ms, how many requests were "
+            "elsewhere.",
             {
                 "cell": it.cell,
                 "tier": it.tier,

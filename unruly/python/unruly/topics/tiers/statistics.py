@@ -38,6 +38,7 @@ JAM_LEAST: Final = 4.0
 JAM_TIME_MOST: Final = 0.1
 """What lasts for longer is the usual state."""
 SHORT: Final = "the service was watched for less than 3 s"
+OVERLAPPED: Final = "none of its requests can be measured: several were open at once"
 LONG: Final = "the run is longer than a day: it is too long for windows of 100 ms"
 LOST: Final = "more than 1 % of the requests had no reply, and how long they took is not known"
 LOST_MOST: Final = 0.01
@@ -85,7 +86,8 @@ def tiers(context: Context) -> Tiers | None:
         own = windows[(windows["cell"] == cell) & (windows["tier"] == tier)]
         asked = askers[(askers["cell"] == cell) & (askers["tier"] == tier)]["asked_by"]
         names = tuple(map(str, asked.head(ASKERS_MOST)))
-        one = _tier(row, own, names, LONG if too_long else SHORT)
+        reason = SHORT if int(row["alone"]) or not int(row["overlapped"]) else OVERLAPPED
+        one = _tier(row, own, names, LONG if too_long else reason)
         if found_links is not None:
             one = replace(one, chain=chain(context, found_links, windows, cell, tier))
         found.append(one)
