@@ -7,12 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import unruly
 from changed import with_topics
 from explained import assert_like_its_example, is_in_summary, paths
+from quick import numbers
+from synthetic import NS, write_run
 from test_layers import RAISED_BY_SPANS
 from test_parts import RAISED_BY_PARTS
 from test_runtimes import RAISED_BY_RUNTIMES
@@ -366,6 +371,34 @@ def test_a_generator_that_stalled_spoils_only_when_the_delay_is_large(analysed):
     assert "more clients" in slow.suggestion
     busy = _stalled(spoiled, replace(small, psi_cpu_share=0.4))
     assert busy.suggestion.startswith("The CPUs of this host were short 40 % of the time")
+
+
+def test_one_long_stall_is_no_schedule_that_was_too_fast(tmp_path):
+    stalled = write_run(tmp_path / "stalled", **STORE)
+    behind = write_run(tmp_path / "behind", **STORE)
+    _delay(stalled, lambda place: np.where((place > 0.4) & (place < 0.7), 0.7 - place, 0.0))
+    _delay(behind, lambda place: 0.3 * place)
+    doubt = numbers(stalled).self_distrust
+    assert doubt.send_lag_ns["max"] > 0.25 * STORE["duration_s"] * NS
+    assert doubt.fell_behind is None
+    doubt = numbers(behind).self_distrust
+    assert doubt.fell_behind["sent_hz"] == pytest.approx(
+        doubt.fell_behind["due_hz"] / 1.2925, rel=0.02
+    )
+
+
+def _delay(run, share):
+    """Send each request late, and have its reply come as much later; ``share`` of the length."""
+    (path,) = (run / "requests").glob("*.parquet")
+    table = pq.read_table(path)
+    due = table["intended_ns"].to_numpy()
+    place = (due - due.min()) / (due.max() - due.min())
+    late = (share(place) * (due.max() - due.min())).astype(np.int64)
+    for name in table.column_names:
+        if name.endswith("_ns") and name not in {"intended_ns"}:
+            moved = pa.array(table[name].to_numpy() + late, table[name].type)
+            table = table.set_column(table.column_names.index(name), name, moved)
+    pq.write_table(table, path)
 
 
 def _stalled(analysis, doubt):

@@ -40,7 +40,9 @@ CHECKED = (*WHOLE, "incomplete")
 QUANTILES = ("p50", "p90", "p99", "p99_9")
 SECOND_NS = 1_000_000_000
 BEHIND = 0.1
-"""A send delay of this share of a run is no stall: the generator cannot keep its schedule."""
+"""A send delay of this share of a run, at its end, is no stall: the schedule was too fast."""
+ENDS = 20
+"""The last requests are those scheduled in the run's length divided by this, at its end."""
 STREAMED: Final[dict[What, tuple[str, ...]]] = {
     "tokens": span_tables.TOKENS,
     "messages": span_tables.MESSAGES,
@@ -150,7 +152,7 @@ def self_distrust(context: Context) -> SelfDistrust:
         psi_memory_share=_number(host["psi_memory"]),
         processes=processes,
         throttled=fetch(resource_tables.held_back(resources)),
-        fell_behind=fell_behind(context, lag.get("max", 0.0)),
+        fell_behind=fell_behind(context, _lag_at_end(context, lag.get("max", 0.0))),
         late_share=late,
         unread=_unread_of(context, merged),
     )
@@ -217,11 +219,29 @@ def _unread(context: Context) -> tuple[Unread, ...]:
     return tuple(found)
 
 
+def _lag_at_end(context: Context, largest_ns: float) -> float:
+    """Return the send delay of the last twentieth of a run of one cell, if it may matter."""
+    if context.empty or len(context.lengths_ns) != 1:
+        return 0.0
+    if largest_ns < BEHIND * float(context.lengths_ns.iloc[0]):
+        return 0.0
+    ends = context.extents.groupby(["cell", "repeat"], as_index=False)
+    ends = ends.agg(first_ns=("first_ns", "min"), last_ns=("last_ns", "max"))
+    lasted = ends["last_ns"] - ends["first_ns"]
+    since = inline(ends[["cell", "repeat"]].assign(from_ns=ends["last_ns"] - lasted // ENDS))
+    return _number(fetch(request_tables.lag_at_end(context.rows, since))["lag"].iloc[0]) or 0.0
+
+
 def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:
     """Return the scheduled and the sent rate of a generator that could not keep its schedule.
 
-    A send delay of a tenth of the run is no stall: the schedule was faster than the generator. The
-    generator sent its last request that much later than scheduled.
+    A send delay at the end of a tenth of the run is no stall: the schedule was faster than the
+    generator. After a stall the generator catches up.
+
+    Parameters
+    ----------
+    lag_ns : float
+        The send delay of the requests scheduled last.
     """
     if context.empty or len(context.lengths_ns) != 1:
         return None

@@ -38,9 +38,10 @@ def stalled(analysis: Analysis) -> Iterator[Finding]:
       time. A failed request has no response time, so its delay alone counts.
     - The send delay is more than half of the response time of more than
       {TAIL_EXPLAINED_LIMIT:percent} of the requests beyond the p99.
-    - The run has one cell, and the largest delay is {distrust.BEHIND:percent} of its length or
-      more: the load generator was slower than its schedule. The finding then gives the scheduled
-      rate and the rate that was sent.
+    - The run has one cell, and the delay of the requests scheduled last (the last twentieth of the
+      run, their median) is {distrust.BEHIND:percent} of its length or more: the load generator was
+      slower than its schedule. The finding then gives the scheduled rate and the rate that was
+      sent. After a stall the load generator catches up.
 
     Otherwise it **warns** when one request in 1,000 was sent more than
     {distrust.SEND_LAG_LIMIT_NS:duration} late, and **informs** when only rarer requests were.

@@ -374,6 +374,19 @@ def send_lag(rows: Table) -> Table:
     return rows.agg(lag=rows.send_lag.cast("float64").quantile(list(LAG_PROBABILITIES)))
 
 
+def lag_at_end(rows: Table, ends: Table) -> Table:
+    """Return the median send delay of the rows scheduled last: one row, ``lag``.
+
+    Parameters
+    ----------
+    ends : Table
+        cell, repeat, from_ns: the rows scheduled from then on.
+    """
+    last = rows.join(ends, ["cell", "repeat"])
+    last = last.filter(last.intended_ns >= last.from_ns)
+    return last.agg(lag=last.send_lag.cast("float64").median())
+
+
 def unread(delays: Table, limit_ns: float) -> Table:
     """Count the replies or parts that were read late: one row, ``late``, ``longest``.
 
