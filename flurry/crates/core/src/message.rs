@@ -350,9 +350,8 @@ pub enum Control {
     /// Controller to server: if you are this incarnation, ask to join again with this number. A
     /// delayed request may come from an incarnation that has ended.
     Prove(Incarnation, u64),
-    /// Controller to a server that asks to join: a server of this number is up, at this address on
-    /// another machine.
-    NumberTaken(ServerId, String),
+    /// Controller to a server that asks to join: it is not admitted for now, for this reason.
+    JoinRefused(ServerId, String),
     /// To a controller or a server: send me the configuration.
     ConfigQuery,
     /// The latest configuration that the sender knows.

@@ -209,7 +209,7 @@ impl Server {
                         peers: Peers::new(controllers.clone(), &options.security),
                         stamps: options.stamps.then(Stamps::start),
                         was_member: false,
-                        twin: None,
+                        refused: None,
                     })
                 })
             })
@@ -336,8 +336,8 @@ struct Shard<M: StateMachine> {
     stamps: Option<Stamps>,
     /// What the log knows: whether it takes part.
     was_member: bool,
-    /// The server that has its number, as it was last logged.
-    twin: Option<String>,
+    /// Why it is not admitted, as it was last logged.
+    refused: Option<String>,
 }
 
 impl<M: StateMachine> Part for Shard<M> {
@@ -450,17 +450,13 @@ impl<M: StateMachine> Part for Shard<M> {
                 );
             }
         }
-        let twin = self.machine.twin();
-        if twin != self.twin.as_deref() {
-            if let Some(address) = twin {
+        let refused = self.machine.refused();
+        if refused != self.refused.as_deref() {
+            if let Some(reason) = refused {
                 let server = self.machine.life().endpoint.server.0;
-                warn!(
-                    server,
-                    at = address,
-                    "another server has this number, so this one waits until that is silent; give each server a number of its own"
-                );
+                warn!(server, "it is not admitted: {reason}");
             }
-            self.twin = twin.map(ToOwned::to_owned);
+            self.refused = refused.map(ToOwned::to_owned);
         }
         while let Some((to, mut message)) = self.machine.poll_send() {
             if let Some(stamps) = &self.stamps {

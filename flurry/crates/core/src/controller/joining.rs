@@ -32,18 +32,12 @@ impl Controller {
             self.reply(sender, Control::Config(config));
             return;
         }
-        let shards = usize::from(self.shards());
-        let counted = member.addresses.is_empty() || member.addresses.len() == shards;
-        let addressed = counted && member.addresses.iter().all(|text| is_address(text));
-        let drained = self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack);
-        // A server that asks to join is not lost, even if its message says so. The highest server
-        // number stands for the controller in a grant of a lease.
-        let bad = member.gone || member.server == ServerId(u16::MAX);
-        if !addressed || drained || bad || !self.has_room(member.server) {
+        // A server that asks to join is not lost, even if its message says so.
+        if member.gone {
             return;
         }
-        if let Some(address) = self.twin(now, &member) {
-            self.reply(sender, Control::NumberTaken(member.server, address));
+        if let Some(reason) = self.refusal_to_join(now, &member) {
+            self.reply(sender, Control::JoinRefused(member.server, reason));
             return;
         }
         if !self.has_proved(&member, proof) {
@@ -67,6 +61,40 @@ impl Controller {
             self.joining.len() <= MEMBERS_MAX,
             "a configuration takes all that ask"
         );
+    }
+
+    /// Returns why a server cannot join as it is; `None` if it can. The text goes to its log, so it
+    /// has nothing of the server's own message but numbers.
+    fn refusal_to_join(&self, now: MonoNs, member: &Member) -> Option<String> {
+        let number = member.server.0;
+        let shards = usize::from(self.shards());
+        let own = member.addresses.len();
+        if own != 0 && own != shards {
+            return Some(format!(
+                "it has {own} shards, and each server of this cluster has {shards}; hint: --shards {shards}"
+            ));
+        }
+        if !member.addresses.iter().all(|text| is_address(text)) {
+            return Some("its addresses are too long, or not plain text".to_owned());
+        }
+        // The highest server number stands for the controller in a grant of a lease.
+        if member.server == ServerId(u16::MAX) {
+            return Some("its number stands for the controller; hint: a lower one".to_owned());
+        }
+        if self.drained.contains(&member.server) && !planted(Bug::DrainedComesBack) {
+            return Some(format!(
+                "an operator drained it; hint: flurry drain {number} --cancel lets it in again"
+            ));
+        }
+        if !self.has_room(member.server) {
+            return Some(format!(
+                "the cluster has {MEMBERS_MAX} servers, and can have no more"
+            ));
+        }
+        let address = self.twin(now, member)?;
+        Some(format!(
+            "another server has this number, at {address}, so this one waits until that is silent; hint: give each server a number of its own"
+        ))
     }
 
     /// Returns the address of a live server with the same number on another machine. On the same

@@ -99,8 +99,8 @@ pub struct Server<M: StateMachine> {
     kept: Option<Kept>,
     /// True if the configuration names an incarnation of the server that this shard has given up.
     gave_up: bool,
-    /// The address of a live server with the same number on another machine.
-    twin: Option<String>,
+    /// Why the controller does not admit it.
+    refused: Option<String>,
     outbox: VecDeque<(Destination, Message)>,
     counts: ServerCounts,
     /// The busy share of the server's thread as the driver measured it, in 255ths.
@@ -125,7 +125,7 @@ impl<M: StateMachine> Server<M> {
             join: None,
             kept: None,
             gave_up: false,
-            twin: None,
+            refused: None,
             outbox: VecDeque::new(),
             counts: ServerCounts::default(),
             busy: 0,
@@ -134,11 +134,11 @@ impl<M: StateMachine> Server<M> {
         }
     }
 
-    /// Returns the address of a server with the same number on another machine, while the
-    /// controller refuses this one because of it.
+    /// Returns why the controller did not admit this server when it last asked. `None` for a
+    /// member.
     #[must_use]
-    pub fn twin(&self) -> Option<&str> {
-        self.twin.as_deref().filter(|_| !self.is_member())
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref().filter(|_| !self.is_member())
     }
 
     /// Returns the shard and its incarnation.
@@ -271,8 +271,8 @@ impl<M: StateMachine> Server<M> {
             Control::Prove(life, proof) if life == self.params.life.incarnation => {
                 self.ask_to_join(proof);
             }
-            Control::NumberTaken(server, address) if server == self.me() => {
-                self.twin = Some(address);
+            Control::JoinRefused(server, reason) if server == self.me() => {
+                self.refused = Some(reason);
             }
             Control::Ping(ping) => self.handle_ping(now, back, ping),
             // A late pong grants no more than a lease from the time of the ping.

@@ -235,7 +235,7 @@ pub mod control {
         #[prost(message, tag = "30")]
         FoundSession(super::FoundSession),
         #[prost(message, tag = "31")]
-        NumberTaken(super::NumberTaken),
+        JoinRefused(super::JoinRefused),
         #[prost(message, tag = "32")]
         Consensus(super::Consensus),
     }
@@ -259,13 +259,13 @@ pub struct Prove {
     #[prost(fixed64, tag = "3")]
     pub proof: u64,
 }
-/// Controller to such a server: a server of this number is up, on another machine.
+/// Controller to such a server: it is not admitted for now, and why.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct NumberTaken {
+pub struct JoinRefused {
     #[prost(uint32, tag = "1")]
     pub server: u32,
     #[prost(string, tag = "2")]
-    pub address: ::prost::alloc::string::String,
+    pub reason: ::prost::alloc::string::String,
 }
 /// Member of a group of controllers to another. Which fields a kind has is in the table of wire.md.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

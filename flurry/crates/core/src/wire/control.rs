@@ -246,7 +246,9 @@ fn kind(control: &Control) -> Body {
             epoch: epoch.0,
         }),
         Control::Join(member, proof) => Body::Join(put_join(member, *proof)),
-        Control::NumberTaken(server, at) => Body::NumberTaken(put_number_taken(*server, at)),
+        Control::JoinRefused(server, reason) => {
+            Body::JoinRefused(put_join_refused(*server, reason))
+        }
         Control::Prove(incarnation, proof) => Body::Prove(put_prove(*incarnation, *proof)),
         Control::ConfigQuery => Body::ConfigQuery(body::ConfigQuery {}),
         Control::Config(config) => Body::Config(put_config(config)),
@@ -285,16 +287,16 @@ fn kind(control: &Control) -> Body {
     }
 }
 
-fn put_number_taken(server: ServerId, address: &str) -> body::NumberTaken {
-    body::NumberTaken {
+fn put_join_refused(server: ServerId, reason: &str) -> body::JoinRefused {
+    body::JoinRefused {
         server: u32::from(server.0),
-        address: address.to_owned(),
+        reason: reason.to_owned(),
     }
 }
 
-fn number_taken(read: body::NumberTaken) -> Result<Control, WireError> {
+fn join_refused(read: body::JoinRefused) -> Result<Control, WireError> {
     let server = ServerId(small("server", read.server)?);
-    Ok(Control::NumberTaken(server, read.address))
+    Ok(Control::JoinRefused(server, read.reason))
 }
 
 fn put_ping(ping: &Ping) -> body::Ping {
@@ -437,7 +439,7 @@ pub(super) fn read(bytes: Bytes) -> Result<Control, WireError> {
         Body::Fence(it) => Control::Fence(SessionId(it.session), Epoch(it.epoch)),
         Body::FenceHeld(it) => fence_held(it)?,
         Body::Join(it) => join(it)?,
-        Body::NumberTaken(it) => number_taken(it)?,
+        Body::JoinRefused(it) => join_refused(it)?,
         Body::Prove(it) => Control::Prove(whole(it.incarnation_high, it.incarnation_low), it.proof),
         Body::ConfigQuery(_) => Control::ConfigQuery,
         Body::Config(it) => Control::Config(config(it)?),

@@ -7,7 +7,7 @@ use crate::common::params;
 use flurry_core::config::Member;
 use flurry_core::controller::Controller;
 use flurry_core::id::{ConfigNumber, DurationNs, Endpoint, Incarnation, MonoNs, ServerId, ShardId};
-use flurry_core::message::{Control, Life, Message, Ping};
+use flurry_core::message::{Control, Departure, Life, Message, Ping};
 
 const STRANGER: u64 = 3000;
 
@@ -106,9 +106,54 @@ fn has(controller: &Controller, server: u16, life: u128) -> bool {
 fn a_second_server_of_a_number_is_told_where_the_first_is() {
     let (mut controller, now) = three();
     let answers = join(&mut controller, now, &member(2, 77, "10.0.0.9:7701"));
-    let taken = Control::NumberTaken(ServerId(2), "10.0.0.2:7701".to_owned());
-    assert_eq!(answers, [taken]);
+    let [Control::JoinRefused(ServerId(2), reason)] = answers.as_slice() else {
+        panic!("it is refused: {answers:?}");
+    };
+    assert!(
+        reason.starts_with("another server has this number, at 10.0.0.2:7701,"),
+        "{reason}"
+    );
     assert!(has(&controller, 2, 3) && !has(&controller, 2, 77));
+}
+
+/// Returns why the controller refuses a server that asks to join.
+fn refused(controller: &mut Controller, now: MonoNs, member: &Member) -> String {
+    match join(controller, now, member).as_slice() {
+        [Control::JoinRefused(server, reason)] if *server == member.server => reason.clone(),
+        answers => panic!("it is not refused: {answers:?}"),
+    }
+}
+
+#[test]
+fn a_server_with_another_number_of_shards_is_told_how_many_there_are() {
+    let (mut controller, now) = three();
+    let mut wide = member(7, 77, "10.0.0.7:7701");
+    wide.addresses.push("10.0.0.7:7702".to_owned());
+    assert_eq!(
+        refused(&mut controller, now, &wide),
+        "it has 2 shards, and each server of this cluster has 1; hint: --shards 1"
+    );
+}
+
+#[test]
+fn a_server_that_was_drained_is_told_so_until_it_is_taken_back() {
+    let (mut controller, now) = three();
+    for departure in [Departure::Drained, Departure::TakenBack] {
+        let control = Control::Depart(ServerId(2), departure);
+        controller.handle_message(now, STRANGER, Message::Control(control));
+        while controller.poll_output().is_some() {}
+        let later = member(2, 77, "10.0.0.2:7701");
+        if departure == Departure::Drained {
+            let reason = refused(&mut controller, now, &later);
+            assert_eq!(
+                reason,
+                "an operator drained it; hint: flurry drain 2 --cancel lets it in again"
+            );
+        } else {
+            let (answers, proof) = ask(&mut controller, now, &later, 0);
+            assert!(proof > 0, "it is asked whether it is alive: {answers:?}");
+        }
+    }
 }
 
 #[test]

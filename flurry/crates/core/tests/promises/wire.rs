@@ -120,7 +120,7 @@ fn what_a_server_says_of_itself_arrives() {
     for control in [
         Control::Join(member, 77),
         Control::Prove(life.incarnation, u64::MAX),
-        Control::NumberTaken(ServerId(7), "10.0.0.1:7701".to_owned()),
+        Control::JoinRefused(ServerId(7), "it is drained".to_owned()),
         Control::Ping(Ping {
             life,
             number: ConfigNumber(4),
