@@ -1,10 +1,11 @@
 """The list of the runs in a directory."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from unruly.errors import ParameterError
+from unruly.errors import UnrulyError
 from unruly.listing import runs_in
 from unruly.output.listing import runs_json, runs_text
 
@@ -53,6 +54,39 @@ def test_runs_are_listed_by_their_time_with_their_highest_promise(tmp_path):
     assert "2024-10-06 00:00" in text
 
 
+def test_runs_in_an_object_store_are_listed_as_on_a_disk(tmp_path):
+    """The store is one of pyarrow, over files: the S3 of a server is in unruly/tests/services."""
+    for place, day in (("later", 2), ("a/b/first", 1), ("a/b/c/too-deep", 3)):
+        write_run(tmp_path / place, day, cells=[cell("read", step("p99", day * 1e6))])
+    (tmp_path / "later" / "requests").mkdir()
+    on_disk, address = runs_in(tmp_path), f"file://{tmp_path}"
+    stored = runs_in(address)
+    assert [it.run for it in stored] == ["first", "later"]
+    assert [it.directory for it in stored] == [f"{address}/a/b/first", f"{address}/later"]
+    assert [replace(it, directory="") for it in stored] == [
+        replace(it, directory="") for it in on_disk
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "wrong"),
+    [
+        ("file:///nowhere/at/all", "is not one"),
+        ("ftp://host/runs", "cannot be read: Unrecognized filesystem type"),
+        ("s3://", "names no bucket"),
+        (
+            "s3://key:secret@runs/a?endpoint_override=127.0.0.1:9&scheme=http&region=x",
+            "s3://runs/a",
+        ),
+    ],
+)
+def test_a_store_that_cannot_be_read_is_an_error_without_its_secret(address, wrong):
+    with pytest.raises(UnrulyError) as told:
+        runs_in(address)
+    assert wrong in str(told.value)
+    assert "secret" not in str(told.value)
+
+
 def test_a_run_of_several_operations_says_how_many_have_a_promise(tmp_path):
     cells = [cell("read", step("p99", 1e6)), cell("write", step("p99", None))]
     write_run(tmp_path / "run", 1, cells=cells)
@@ -88,7 +122,7 @@ def test_a_narrow_terminal_loses_columns_and_keeps_trust_and_promise(tmp_path):
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(ParameterError, match="check the path"):
+    with pytest.raises(UnrulyError, match="check the path"):
         runs_in(tmp_path / "nowhere")
 
 

@@ -56,7 +56,8 @@ ALLOWED = {
     "installation": set(),
     "until": {"live", "stats"},
     "auditing": {"errors", "ingest", "progress", "run", "stats", "tables"},
-    "listing": {"base", "errors"},
+    "folders": {"errors"},
+    "listing": {"base", "errors", "folders"},
     "history": {"base", "errors", "listing", "stats"},
     "output": {
         "auditing",

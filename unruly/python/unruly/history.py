@@ -105,7 +105,7 @@ def _points(
         step = steps.get(percentile) or {}
         interval = step.get("interval") or {}
         point = Point(
-            str(listed.directory),
+            listed.directory,
             listed.started_ns,
             step.get("estimate"),
             interval.get("low"),

@@ -1,23 +1,27 @@
 """The runs in a directory: what each measured, whether to trust it, and what it promises.
 
-Only manifests and summaries are read, so a directory of a thousand runs is listed in seconds. A run
-without a summary was not analysed; `unruly verdict` does that.
+Only manifests and summaries are read, so a directory of a thousand runs is listed in seconds, also
+in an object store. A run without a summary was not analysed; `unruly verdict` does that.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from unruly.base.clock import OLDEST_NS
 from unruly.base.ladder import NAMES
 from unruly.errors import ParameterError
+from unruly.folders import folder_of, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from unruly.folders import Folder, Inside
+
+MANIFEST: Final = "manifest.json"
 DEPTH_MOST: Final = 3
 """Levels down to a run: the runs of a machine and of its days may have folders of their own."""
 BYTES_MOST: Final = 64 << 20
@@ -42,7 +46,7 @@ class Promise:
 class Listed:
     """One run. What its files do not have is None; ``note`` says what could not be read."""
 
-    directory: Path
+    directory: str
     run: str
     plan: str
     tag: str
@@ -60,49 +64,67 @@ class Listed:
 def runs_in(*directories: str | Path) -> list[Listed]:
     """Return the runs in directories and up to three levels down, the earliest first.
 
+    A directory is a path, or the address of a folder in an object store: ``s3://BUCKET/FOLDER``,
+    and ``gs://`` and ``abfs://`` likewise, with credentials from the environment.
+
     Raises
     ------
     ParameterError
-        When one of the directories does not exist.
+        When one of the directories does not exist, or a store cannot be read.
     """
     return [listed for listed, _ in listed_with_summaries(*directories)]
 
 
 def listed_with_summaries(*directories: str | Path) -> list[tuple[Listed, dict[str, Any]]]:
     """Return what `runs_in` does, each run with its summary; an empty one where it has none."""
-    found = []
-    for root in map(Path, directories):
-        if not root.is_dir():
-            raise ParameterError(
-                "directory", f"{root} is not one", "a directory of runs", "check the path"
-            )
-        found += [_listed(it) for it in _directories(root, DEPTH_MOST)]
-    return sorted(found, key=lambda it: (it[0].started_ns or 0, str(it[0].directory)))
+    found, known = [], set[str]()
+    for root in map(folder_of, directories):
+        # a directory may be named beside one that holds it
+        runs = [it for it in _runs_below(root) if it[0].place not in known]
+        known |= {folder.place for folder, _ in runs}
+        found += root.together(_listed, runs)
+    return sorted(found, key=lambda it: (it[0].started_ns or 0, it[0].directory))
 
 
-def _directories(root: Path, depth: int) -> Iterator[Path]:
-    if (root / "manifest.json").is_file():
+def _runs_below(root: Folder) -> list[tuple[Folder, dict[str, int]]]:
+    """Return the folders of runs, each with its files."""
+    try:
+        level = [(root, root.inside())]
+    except (FileNotFoundError, NotADirectoryError):
+        raise ParameterError(
+            "directory", f"{root} is not one", "a directory of runs", "check the path"
+        ) from None
+    except OSError as error:
+        raise unreachable(str(root), error) from None
+    runs = []
+    for depth in range(DEPTH_MOST + 1):
         # a run holds no other one
-        yield root
-        return
-    if depth > 0:
-        try:
-            inside = sorted(it for it in root.iterdir() if it.is_dir() and not it.is_symlink())
-        except OSError:
-            return
-        for folder in inside:
-            yield from _directories(folder, depth - 1)
+        runs += [(it, seen.files) for it, seen in level if MANIFEST in seen.files]
+        below = [it for _, seen in level if MANIFEST not in seen.files for it in seen.folders]
+        if depth < DEPTH_MOST:
+            level = [it for it in root.together(_looked, below) if it is not None]
+    return runs
 
 
-def _listed(directory: Path) -> tuple[Listed, dict[str, Any]]:
-    manifest, wrong = _read(directory / "manifest.json")
-    summary, missing = _read(directory / "summary.json")
+def _looked(folder: Folder) -> tuple[Folder, Inside] | None:
+    try:
+        return folder, folder.inside()
+    except OSError as error:
+        if folder.may_lack:
+            return None
+        raise unreachable(str(folder), error) from None
+
+
+def _listed(place: tuple[Folder, dict[str, int]]) -> tuple[Listed, dict[str, Any]]:
+    directory, files = place
+    manifest, wrong = _read(directory, files, MANIFEST)
+    summary, missing = _read(directory, files, "summary.json")
     host: dict[str, Any] = next(iter(manifest.get("hosts") or []), {})
     worked = summary.get("worked") or {}
     cores = host.get("cores")
     machine = " ".join(filter(None, (host.get("cpu_model"), cores and f"{cores} cores")))
     listed = Listed(
-        directory=directory,
+        directory=str(directory),
         run=str(manifest.get("run", directory.name)),
         plan=str(manifest.get("name", "")),
         tag=str(manifest.get("tag") or ""),
@@ -119,17 +141,17 @@ def _listed(directory: Path) -> tuple[Listed, dict[str, Any]]:
     return listed, summary
 
 
-def _read(file: Path) -> tuple[dict[str, Any], str]:
+def _read(directory: Folder, files: dict[str, int], name: str) -> tuple[dict[str, Any], str]:
     """Return a document, or an empty one and the fault of the file."""
+    if name not in files:
+        return {}, "not analysed" if name == "summary.json" else f"no {name}"
+    if files[name] > BYTES_MOST:
+        return {}, f"{name} is too large to list"
     try:
-        if file.stat().st_size > BYTES_MOST:
-            return {}, f"{file.name} is too large to list"
-        document = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}, "not analysed" if file.name == "summary.json" else f"no {file.name}"
+        document = json.loads(directory.read(name))
     except (OSError, ValueError):
-        return {}, f"{file.name} cannot be read"
-    return (document, "") if isinstance(document, dict) else ({}, f"{file.name} cannot be read")
+        return {}, f"{name} cannot be read"
+    return (document, "") if isinstance(document, dict) else ({}, f"{name} cannot be read")
 
 
 def _number(value: Any) -> int | None:

@@ -25,7 +25,7 @@ BAR_MOST: Final = 40
 def history_text(found: Sequence[Series], *, width: int = 100) -> str:
     """Return each series: whether it changed, and a line for each run."""
     if not found:
-        return "no analysed run here; hint: unruly runs lists them"
+        return "no analysed run with a time of day here; hint: unruly runs lists them"
     return "\n\n".join(_series(it, width) for it in found)
 
 

@@ -52,7 +52,7 @@ def _row(it: Listed) -> dict[str, str]:
         "failed": _failed(it),
         "promise": _promise(it),
         "machine": it.machine or DASH,
-        "directory": str(it.directory),
+        "directory": it.directory,
     }
 
 
@@ -92,5 +92,5 @@ def runs_json(found: Sequence[Listed]) -> dict[str, Any]:
     """Return the runs for a program; times are in ns, and null stands for the unknown."""
     return {
         "schema": 1,
-        "runs": [asdict(it) | {"directory": str(it.directory)} for it in found],
+        "runs": [asdict(it) for it in found],
     }
