@@ -229,6 +229,33 @@ def test_wrk2_is_in_milliseconds_and_ends_where_its_report_goes_on(tmp_path):
     assert run.manifest["provenance"][0]["unit"] == "ms"
 
 
+def test_failures_below_the_spectrum_of_wrk2_are_counted(tmp_path):
+    """Half of 198 requests failed; the spectrum has the 99 after the calibration."""
+    text = (
+        "Running 10s test\n  Detailed Percentile spectrum:\n" + HGRM + "-----\n"
+        "  198 requests in 10.00s, 1.2MB read\n"
+        "  Socket errors: connect 0, read 1, write 0, timeout 2\n"
+        "  Non-2xx or 3xx responses: 99\n"
+    )
+    run = brought(tmp_path, {"wrk.txt": text})
+    n = sum(it["count"] for it in bins_of(brought(_made(tmp_path), {"plain.txt": WRK2_PLAIN})))
+    found = bins_of(run)
+    failed = sum(it["count"] for it in found if np.isinf(it["high_ns"]))
+    # a timeout of wrk2 is two seconds of a connection, and no request
+    assert failed == pytest.approx(n * (0.5 + 1 / 198))
+    assert any("reports timeouts" in it for it in run.missing)
+    assert sum(it["count"] for it in found) - failed == pytest.approx(n / 2)
+    assert any("each bin loses the same share" in it for it in run.missing)
+
+
+WRK2_PLAIN = "Running 10s test\n  Detailed Percentile spectrum:\n" + HGRM
+
+
+def _made(folder):
+    (folder / "plain").mkdir()
+    return folder / "plain"
+
+
 def test_cassandra_stress_keeps_its_mean_its_maximum_and_its_stalls(shared_data, tmp_path):
     path = shared_data / "foreign" / "cassandra_stress_read_100k.csv"
     run = unruly.open_run(import_files([str(path)], tmp_path / "run", Options()).directory)
@@ -257,12 +284,25 @@ def test_errors_and_collections_of_cassandra_stress_are_kept(tmp_path):
     rows = [
         "total,   1000, 1000, 1000, 1000, 1.0, 0.9, 2.0, 3.0, 4.0, 5.0, 1.0, 0.1, 0, 0, 0, 0, 0, 0",
         "total,   2000, 1000, 1000, 1000, 1.0, 0.9, 2.0, 3.0, 4.0, 9.0, 2.0, 0.1, 7, 1, 6, 6, 0, 9",
+        "total,   3000, 1000, 1000, 1000, 1.0, 0.9, 2.0, 3.0, 4.0, 9.0, 3.0, 0.1, 5, 0, 0, 0, 0, 0",
     ]
     run = brought(tmp_path, {"stress.log": head + "\n".join(rows)})
     failed = [it for it in bins_of(run) if np.isinf(it["high_ns"])]
-    assert [it["count"] for it in failed] == [7]
+    # the total counts from the start, and the errors of each second by themselves
+    assert [it["count"] for it in failed] == [7, 5]
     (pause,) = run.events.to_pyarrow().to_pylist()
     assert pause["ended_ns"] - pause["started_ns"] == 6_000_000
+
+
+def test_the_sum_of_several_operations_counts_nothing_twice(tmp_path):
+    head = "type,total ops,op/s,mean,med,.95,.99,.999,max,time\n"
+    rows = [
+        f"{op},{n},1,1.0,0.9,2.0,3.0,4.0,5.0,1.0\n"
+        for op, n in (("READ", 600), ("WRITE", 400), ("total", 1_000))
+    ]
+    run = brought(tmp_path, {"stress.log": head + "".join(rows)})
+    assert {it["op"] for it in bins_of(run)} == {"READ", "WRITE"}
+    assert unruly.analyse(run).worked.requests == 1_000
 
 
 def test_histostat_gives_each_tag_its_interval_count_and_extremes(shared_data, tmp_path):
@@ -340,7 +380,7 @@ def test_memtier_histograms_are_in_microseconds_and_without_them_its_percentiles
     ]
 
 
-def test_latte_reports_its_cycles_and_its_requests_in_nanoseconds(tmp_path):
+def test_latte_reports_each_cycle_once_in_nanoseconds(tmp_path):
     text = encode(np.array([1000]), np.array([7]), digits=3, highest=10**12)
     told = {
         "conf": {},
@@ -353,8 +393,12 @@ def test_latte_reports_its_cycles_and_its_requests_in_nanoseconds(tmp_path):
         },
     }
     run = brought(tmp_path, {"l.json": json.dumps(told)})
-    assert {it["op"] for it in bins_of(run)} == {"cycle", "request"}
+    assert {it["op"] for it in bins_of(run)} == {"cycle"}
     assert any("execution" in sentence for sentence in run.missing)
+    assert any("request_latency has the same time" in sentence for sentence in run.missing)
+    told["result"]["cycle_latency_by_fn"] = {"read": {"histogram": text}}
+    run = brought(_made(tmp_path), {"l.json": json.dumps(told)})
+    assert {it["op"] for it in bins_of(run)} == {"read"}
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,27 @@ def test_the_time_of_k6_is_the_end_of_a_request(bring):
     assert "looking up names and connecting are not in these latencies" in made.missing
 
 
+def test_the_status_0_of_k6_is_a_success_of_grpc_and_no_reply_of_http(bring):
+    head = "metric_name,timestamp,metric_value,error,expected_response,method,name,status,url\n"
+    rows = [("0", "ok"), ("14", "error:failed"), ("4", "timeout")]
+    text = head + "".join(
+        f"grpc_req_duration,1633706790,{5 + place}.0,,,,call,{code},grpc://h\n"
+        for place, (code, _) in enumerate(rows)
+    )
+    made = bring(text)
+    assert made.rows("status, received_ns - sent_ns") == [
+        (status, (5 + place) * MS) for place, (_, status) in enumerate(rows)
+    ]
+    points = "".join(
+        json.dumps(
+            {"type": "Point", "metric": "grpc_req_duration",
+             "data": {"time": "2026-11-23T18:11:20Z", "value": 5.0, "tags": {"status": code}}}
+        ) + "\n"
+        for code, _ in rows
+    )  # fmt: skip
+    assert [row[0] for row in bring(points).rows("status")] == [status for _, status in rows]
+
+
 def test_k6_times_have_the_unit_of_their_digits(bring):
     rows = {bring(K6_CSV.replace("500,245.5", f"500{more},245.5")).rows("received_ns")[0]
             for more in ("", "000", "000000")}  # fmt: skip

@@ -47,6 +47,18 @@ def test_times_may_be_dates_units_may_stand_in_names_and_factors_make_cells(brin
     ]  # fmt: skip
 
 
+def test_a_status_that_the_first_object_lacks_is_found(bring):
+    rows = [{"took_ms": 1}, {"took_ms": 2, "status": 200}, {"took_ms": 3, "status": 500}]
+    made = bring("".join(json.dumps(row) + "\n" for row in rows), value="took_ms")
+    # one that says nothing, beside others that do, is no success
+    assert [row[0] for row in made.rows("status")] == ["error:failed", "ok", "error:500"]
+
+
+def test_a_factor_that_no_object_has_is_refused(bring):
+    with pytest.raises(IngestError, match="has no field 'nod' for --factor"):
+        bring('{"took_ms": 1, "node": "a"}\n', value="took_ms", factors=("nod",))
+
+
 def test_what_is_no_duration_or_time_is_refused_and_counted(bring):
     line = '{"ms": 1, "t": "2026-11-23T18:11:26Z"}\n'
     bad = (

@@ -117,6 +117,12 @@ def test_labels_name_operations_and_failures(bring):
         bring(HEAD + both, op="route")
 
 
+def test_a_condition_on_what_is_no_number_is_refused(bring):
+    text = HEAD + scrape((5, 6, 6), 0.1, 'code="5xx"')
+    with pytest.raises(IngestError, match="code is '5xx', which is no number"):
+        bring(text, failed_if=("code>=500",))
+
+
 def test_histograms_of_other_things_are_left_out(bring):
     size = scrape((5, 6, 6), 100, name="reply_bytes")
     made = bring(HEAD + FIRST + size)

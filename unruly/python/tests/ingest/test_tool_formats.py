@@ -229,6 +229,16 @@ def test_haproxy_says_who_ended_a_request(bring):
     assert early.file["refused"] == 1
 
 
+@pytest.mark.parametrize("statement", ["SELECT 1", "/* app */ SELECT 1", "(SELECT 1)", "-- a", ""])
+def test_steps_of_a_statement_are_left_out_however_it_begins(bring, statement):
+    lines = [
+        f"2026-11-23 17:59:24 UTC LOG:  duration: {took} ms  {step}: {statement}\n"
+        for step, took in (("parse s1", "0.050"), ("bind s1", "0.060"), ("execute s1", "7.0"))
+    ]
+    made = bring("".join(lines * 3))
+    assert made.rows("received_ns - sent_ns") == [(7_000_000,)] * 3
+
+
 def test_a_statement_of_postgres_ends_at_its_time_and_is_not_kept(bring):
     made = bring(POSTGRES)
     end = 1_795_456_764_127 * MS

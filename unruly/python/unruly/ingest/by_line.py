@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 LOOKED_AT: Final = 100
 MOST: Final = 0.9
 LINE_MOST: Final = 4_096
-"""Characters of a line that are looked at: a longer one has a long path or statement."""
+"""Characters of a line that are looked at where a statement may follow what matters."""
+REQUEST_MOST: Final = 1 << 16
+"""Characters of a line with a request; servers take no longer paths."""
 MONTHS: Final = {
     name: number
     for number, name in enumerate(
@@ -28,7 +30,7 @@ MONTHS: Final = {
 
 def matching(sample: Sample, line: re.Pattern[str]) -> list[re.Match[str]]:
     """Return the matches of the lines at the beginning of a file, and none if few match."""
-    lines = [it[:LINE_MOST] for it in sample.lines if it.strip()][:LOOKED_AT]
+    lines = [it[:REQUEST_MOST] for it in sample.lines if it.strip()][:LOOKED_AT]
     found = [it for it in map(line.match, lines) if it is not None]
     return found if len(found) >= MOST * len(lines) else []
 
@@ -70,11 +72,12 @@ def _rows(
     others: re.Pattern[str] | None,
 ) -> Iterator[Row]:
     for number, whole in source.lines():
-        text = whole[:LINE_MOST].rstrip()
+        text = whole[:REQUEST_MOST].rstrip()
         if not text or (others is not None and others.match(text)):
             continue
         source.complaints.lines += 1
-        match = line.match(text)
+        # the duration may be in the part that is cut off
+        match = line.match(text) if len(whole) <= REQUEST_MOST else None
         if match is None:
             source.complaints.refuse(number, "no request in the form of this file")
             continue

@@ -69,7 +69,7 @@ def _read(source: Source, options: Options) -> Iterator[Requests]:
             source.where, "does not say which field holds latencies", "--value PATH", _hint(first)
         )
     asked = [("--value", value), ("--time", options.time), ("--op", options.op)]
-    asked += [("--status", options.status)]
+    asked += [("--status", options.status), *(("--factor", it) for it in options.factors)]
     for flag, path in asked:
         if path not in (None, NONE) and all(_at(it, str(path)) is NOBODY for it in first):
             raise IngestError(
@@ -120,7 +120,7 @@ def _outcomes(source: Source, asked: Outcomes, first: list[dict[str, Any]]) -> O
             )
     if asked.columns:
         return asked
-    status = next((it for it in STATUSES if _is_status(_at(first[0], it))), None)
+    status = next((it for it in STATUSES if any(_is_status(_at(one, it)) for one in first)), None)
     if status is not None:
         source.lacks(f"the field {status} was read as the status of HTTP")
     return Outcomes(status, doubtful="error:failed")

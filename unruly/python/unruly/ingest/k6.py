@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from unruly.ingest.delimited import Rows
     from unruly.ingest.source import Sample, Source
 
-REQUESTS: Final = ("http_req_duration", "grpc_req_duration")
+GRPC: Final = "grpc_req_duration"
+REQUESTS: Final = ("http_req_duration", GRPC)
+DEADLINE: Final = "4"
+"""The code of gRPC for a request that took too long; 0 is a success."""
 ITERATIONS: Final = ("iteration_duration",)
 NEEDED: Final = {"metric_name", "timestamp", "metric_value"}
 TAGS: Final = ("error", "error_code", "expected_response", "method", "name", "status", "url")
@@ -97,8 +100,9 @@ def _requests(rows: Rows, taken: Any, ended: Any) -> Requests:
         name: rows[name].to_pylist() if name in rows.columns else [""] * len(rows) for name in TAGS
     }
     told = [dict(zip(tags, values, strict=True)) for values in zip(*tags.values(), strict=True)]
-    status = [_status(it) for it in told]
-    reply = np.array([it["status"] != "0" for it in told])
+    both = list(zip(rows["metric_name"].to_pylist(), told, strict=True))
+    status = [_status(*it) for it in both]
+    reply = np.array([_is_answered(*it) for it in both])
     return Requests(
         duration_ns=pa.array(taken, mask=~reply),
         started_ns=ended - taken,
@@ -114,8 +118,16 @@ def _op(tags: dict[str, str]) -> str:
     return f"{method} {name}" if method else name
 
 
-def _status(tags: dict[str, str]) -> str:
+def _is_answered(metric: str, tags: dict[str, str]) -> bool:
+    """Whether a reply came: 0 is no status of HTTP, and the success of gRPC."""
+    return metric == GRPC or tags.get("status") != "0"
+
+
+def _status(metric: str, tags: dict[str, str]) -> str:
     """As the script's own expectation says; without one, as the status and error say."""
+    if metric == GRPC:
+        code = tags.get("status", "")
+        return "ok" if code in ("", "0") else failure("", "timeout" if code == DEADLINE else "")
     expected, code = tags.get("expected_response", ""), tags.get("status", "")
     error = tags.get("error", "") or tags.get("error_code", "")
     if expected == "true" or (not expected and not error and not _is_http_error(code)):
@@ -146,11 +158,9 @@ def _points(source: Source, wanted: tuple[str, ...]) -> Iterator[Row]:
             source.complaints.refuse(line, f"a point whose value is {value!r}")
             continue
         tags = {str(k): str(v) for k, v in (data.get("tags") or {}).items()}
-        reply = tags.get("status") != "0"
-        yield Row(
-            line, str(data.get("time")), round(value * MS) if reply else None, _op(tags),
-            _status(tags),
-        )  # fmt: skip
+        metric = str(point["metric"])
+        taken = round(value * MS) if _is_answered(metric, tags) else None
+        yield Row(line, str(data.get("time")), taken, _op(tags), _status(metric, tags))
 
 
 CSV: Final = Format(

@@ -35,10 +35,7 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
     source.unit = "ns"
     source.lacks("the source kept one histogram of the whole run: nothing is known over time")
     source.lacks("latte starts its clock at execution: waiting before it is not in these latencies")
-    parts = {"cycle": result.get("cycle_latency"), "request": result.get("request_latency")}
-    by_function = result.get("cycle_latency_by_fn")
-    if isinstance(by_function, dict):
-        parts |= by_function
+    parts = _parts(source, result)
     span, some = _span(result), False
     for op, part in parts.items():
         text = part.get("histogram") if isinstance(part, dict) else None
@@ -61,6 +58,26 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
             "cycle_latency with its histogram",
             "a report of latte 0.27 or newer",
         )
+
+
+def _parts(source: Source, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the latencies that together have each thing once: by function, of cycles, of requests.
+
+    A cycle calls one function, which sends one request or more.
+    """
+    by_function, cycle = result.get("cycle_latency_by_fn"), result.get("cycle_latency")
+    left_out = ["request_latency"]
+    if isinstance(by_function, dict) and by_function:
+        found = by_function
+        left_out.append("cycle_latency")
+    elif cycle is not None:
+        found = {"cycle": cycle}
+    else:
+        return {"request": result.get("request_latency")}
+    for name in left_out:
+        if result.get(name) is not None:
+            source.lacks(f"{name} has the same time in other pieces, and was left out")
+    return found
 
 
 def _span(result: dict[str, Any]) -> tuple[int, int]:

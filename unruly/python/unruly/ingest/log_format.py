@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FLAG: Final = "--log-format"
 EXAMPLE: Final = f"{FLAG} '$remote_addr [$time_local] \"$request\" $status $request_time'"
 NGINX: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-APACHE: Final = re.compile(r"%[!0-9,]*[<>]?(?:\{([^}]*)\})?(\^?[A-Za-z]{1,2}|%)")
+APACHE: Final = re.compile(r"%[!0-9,]*[<>]?(?:\{([^}]*)\})?(\^[A-Za-z]{2}|[A-Za-z]|%)")
 ANYTHING: Final = ".*?"
 SECONDS: Final = r"(?P<value>[0-9]+(?:\.[0-9]+)?)"
 METHOD: Final = r"(?P<op>[^ \"]+)(?: [^\"]*)?"
@@ -49,7 +49,8 @@ def with_format(text: str, options: Options) -> Options:
     if taken or options.format is not None:
         named = ", ".join(sorted(taken)) or "--format"
         raise ParameterError(FLAG, f"stands beside {named}", "one of them", f"leave {named} out")
-    found = _nginx(text) if "$" in text else _apache(text)
+    # the quotes inside of a quoted string, as a configuration of Apache has them
+    found = _nginx(text) if "$" in text else _apache(text.replace('\\"', '"'))
     pattern = str(found["regex"])
     if "(?P<value>" not in pattern:
         wanted = "a duration: $request_time of nginx; %D, %T or %{ms}T of Apache httpd"

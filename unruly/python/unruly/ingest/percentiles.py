@@ -34,6 +34,12 @@ class Bins:
             self.high_ns.append(high)
             self.count.append(count)
 
+    def drop(self, op: str) -> None:
+        """Leave out the bins of one op."""
+        kept = [place for place, name in enumerate(self.op) if name != op]
+        for column in vars(self).values():
+            column[:] = [column[place] for place in kept]
+
     def batch(self) -> Histograms:
         """Return the bins collected so far as one batch."""
         return Histograms(

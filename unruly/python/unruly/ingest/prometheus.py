@@ -252,8 +252,16 @@ class _Reader:
 
     def failed(self, labels: dict[str, str]) -> bool:
         """Whether the requests of a series failed, as ``--status`` and ``--failed-if`` say."""
-        if any(it.holds(labels.get(it.column, "")) for it in self.outcomes.conditions):
-            return True
+        for it in self.outcomes.conditions:
+            text = labels.get(it.column, "")
+            holds = it.holds(text)
+            if holds is None and text:
+                raise IngestError(
+                    self.source.where, f"{it.column} is {text!r}, which is no number",
+                    f"a number to compare by {it}", f"--failed-if '{it.column}={text}'",
+                )  # fmt: skip
+            if holds:
+                return True
         if self.outcomes.status is None:
             return False
         text = labels.get(self.outcomes.status, "")

@@ -24,7 +24,7 @@ POSTGRES: Final = re.compile(
 )
 TOOK: Final = re.compile(
     r"LOG:  duration: (?P<took>\d+\.\d+) ms"
-    r"(?:  (?P<kind>statement|execute|parse|bind|fastpath)(?: [^:]{0,200})?: (?P<word>\w{1,40}))?"
+    r"(?:  (?P<kind>statement|execute|parse|bind|fastpath)(?: [^:]{0,200})?: (?P<word>\w{1,40})?)?"
 )
 STEPS: Final = frozenset({"parse", "bind"})
 UTC: Final = frozenset({"UTC", "GMT", "Z"})

@@ -1,8 +1,8 @@
 """cassandra-stress: a row each second with the count, some percentiles and the collector's work.
 
 Latencies are in milliseconds, in the table that it prints and in CSV made of it. The row says no
-time of day: ``time`` counts from the start. With ``total`` rows the rows by operation are parts of
-them and are kept beside.
+time of day: ``time`` counts from the start. Rows of type ``total`` are the sum of those by
+operation, and are left out where there are such.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ ALIASES: Final = {
     "max_ms": "gc_max",
 }
 WANTED: Final = {"type", "total", "mean", "p50", "p95", "p99", "p999", "max", "time"}
+SUM: Final = "total"
+FAILED: Final = (
+    "cassandra-stress counts failed operations among its latencies and does not say which they "
+    "are: each bin loses the same share"
+)
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
@@ -79,6 +84,11 @@ def _read(source: Source, options: Options) -> Iterator[Batch]:
     source.lacks("the source kept percentiles of each second, no single values")
     source.lacks("the source says no time of day: its time counts from the start of the run")
     source.lacks("the source gives no minimum: the lowest half reaches down to 0")
+    if reader.failed:
+        source.lacks(FAILED)
+    if len(reader.sums) > 1 and SUM in reader.sums:
+        reader.held.drop(SUM)
+        del reader.sums[SUM]
     yield reader.held.batch()
     for op, (n, total, most) in reader.sums.items():
         yield Figures(op, {"n": n, "mean_ns": total / n, "max_ns": most})
@@ -97,33 +107,38 @@ class _Rows:
     def __init__(self) -> None:
         self.held = Bins()
         self.sums: dict[str, tuple[float, float, float]] = {}
-        self.before: dict[str, tuple[float, float, float]] = {}
+        self.before: dict[str, tuple[float, float]] = {}
         self.pauses: list[tuple[int, int]] = []
+        self.failed = False
 
     def add(self, row: dict[str, str]) -> None:
         """Add a row: the requests since the previous row of the same type."""
         op = row["type"].strip()
         number = {name: float(row[name]) for name in WANTED - {"type"}}
         errors = float(row.get("errors") or 0)
-        total, time, failed = self.before.get(op, (0.0, 0.0, 0.0))
+        total, time = self.before.get(op, (0.0, 0.0))
         n = number["total"] - total
         if n < 0 or number["time"] < time:
             raise ValueError("total or time falls: rows of two runs in one file?")
-        self.before[op] = (number["total"], number["time"], errors)
+        self.before[op] = (number["total"], number["time"])
         began, ended = round(time * SECOND_NS), round(number["time"] * SECOND_NS)
         values = {name: number[name] * MILLISECOND_NS for name in (*SHARES, "mean", "max")}
-        if n:
+        bad = min(errors, n)
+        self.failed |= bad > 0
+        if n > bad:
             pairs = [(share, values[name]) for name, share in SHARES.items()]
-            self.held.add(op, (began, ended), bins_between(n, pairs, 0.0, values["max"]))
+            self.held.add(op, (began, ended), bins_between(n - bad, pairs, 0.0, values["max"]))
+        if n:
             held = self.sums.get(op, (0.0, 0.0, 0.0))
             self.sums[op] = (
                 held[0] + n,
                 held[1] + n * values["mean"],
                 max(held[2], values["max"]),
             )
-        if errors > failed:
+        if bad:
+            # unlike the total, the errors of a row are those of its second
             infinity = float("inf")
-            self.held.add(op, (began, ended), [(infinity, infinity, errors - failed)])
+            self.held.add(op, (began, ended), [(infinity, infinity, bad)])
         if float(row.get("gc_n") or 0) > 0:
             pause = round(float(row.get("gc_max") or 0) * MILLISECOND_NS)
             self.pauses.append((max(began, ended - pause), ended))
