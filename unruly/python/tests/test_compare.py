@@ -28,6 +28,29 @@ def side(tmp_path, name, *, seeds=(1,), start=0, **shape):
     return Side(name, tuple(runs))
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6, 1.0])
+def test_a_side_that_fails_is_different_however_much_of_it_fails(tmp_path, share):
+    sound = side(tmp_path, "sound", rate_hz=40, duration_s=20)
+    broken = side(tmp_path, "broken", rate_hz=40, duration_s=20, failed_share=share)
+    (found,) = compare([sound, broken]).results
+    assert found.outcome == "different"
+    assert f"broken fails {round(100 * share)}" in found.sentence.replace("\u2009", "")
+    assert found.failed_b.estimate == pytest.approx(share, abs=0.05)
+
+
+def test_one_run_is_not_compared_with_the_first_of_several(tmp_path):
+    one = side(tmp_path, "one", rate_hz=40, duration_s=20)
+    many = side(tmp_path, "many", seeds=(2, 3, 4), rate_hz=40, duration_s=20)
+    (found,) = compare([one, many]).results
+    assert found.outcome == "undecided"
+    assert "one run cannot be compared with several" in found.sentence
+
+
+def test_an_allowance_beside_a_factor_is_refused(tmp_path):
+    with pytest.raises(ComparisonError, match="have no allowance"):
+        unruly.compare(tmp_path, factor="drive.clients", allowance=0.5)
+
+
 def test_every_sign_vector_is_counted_for_the_exact_p_value():
     rng = np.random.default_rng(2)
     a, d = rng.normal(size=(7, 3)), rng.normal(0.3, 1, (7, 3))

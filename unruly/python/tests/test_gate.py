@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -145,6 +146,22 @@ def test_a_file_that_holds_no_limits_is_refused(text, tmp_path):
 def test_an_op_that_was_not_measured_is_named_with_those_that_were(clean, tmp_path):
     with pytest.raises(LimitError, match=r"op is .nul.; one of .*null"):
         outcomes(clean, tmp_path, 'statistic = "p99"\nop = "nul"\nat_most = "1s"')
+
+
+def test_an_op_that_one_cell_lacks_is_no_limit_of_that_cell(tmp_path):
+    run = write_run(
+        tmp_path / "run", kind="drive", agents=1, ops=("read",), rate_hz=20, duration_s=5,
+        cells=("a", "b"),
+    )  # fmt: skip
+    analysis = unruly.analyse(unruly.open_run(run))
+    first = analysis.cells[0]
+    rows = [it for it in analysis.cells if (it.cell, it.op) != ("b", "read")]
+    rows.append(replace(first, cell="b", op="write"))
+    with pytest.raises(LimitError, match="cell 'b' has no op 'read'"):
+        outcomes(
+            replace(analysis, cells=tuple(rows)), tmp_path,
+            'statistic = "p99"\nop = "read"\ncell = "b"\nat_most = "1s"',
+        )  # fmt: skip
 
 
 def test_a_run_without_rows_passes_no_gate(tmp_path, capsys):

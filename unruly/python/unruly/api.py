@@ -139,6 +139,11 @@ def compare(
             raise ComparisonError(
                 "factor", f"and several runs, {len(runs)}", "one run", "leave the others out"
             )
+        if allowance != comparison.ALLOWANCE:
+            raise ComparisonError(
+                "allowance", "and a factor", "one of them",
+                "the levels of one run have no allowance: their repeats show how much runs differ",
+            )  # fmt: skip
         (run,) = _runs_of(runs[0])
         return comparison.compare_levels(run, factor, latency=latency, op=op)
     sides = [_runs_of(side) for side in runs]

@@ -383,6 +383,13 @@ def _judge(a: str, b: str, key: Key, runs: _Runs, allowance: float) -> Compared:
     failed = _failed(held_a), _failed(held_b)
     many = len(held_a) > 1 and len(held_b) > 1
     design = _design(runs, len(held_a), len(held_b))
+    one_sided = not many and len(held_a) + len(held_b) > 2
+    if (one_sided or not names) and _fails_otherwise(failed):
+        return _told(a, b, key, design, None, [], failed)
+    if one_sided:
+        reason = "one run cannot be compared with several: name as many runs of each side"
+        step = "measure both in turns, or name one run of each side"
+        return Compared(a, b, *key, design, None, (), *failed, "undecided", reason, step)
     if not names:
         reason = "too few answered requests for any quantile"
         return Compared(a, b, *key, design, None, (), *failed, "undecided", reason, "run longer")
@@ -423,9 +430,9 @@ def _failed(samples: list[Sample]) -> Interval:
         return share_interval(lost, sample.counts.sum(axis=0), LEVEL)
     if len(samples) > 1:
         return share_interval([s.failed for s in samples], [s.n for s in samples], LEVEL)
-    n = samples[0].n
-    half = n // 2
-    return share_interval([samples[0].failed, 0], [max(half, samples[0].failed), n - half], LEVEL)
+    n, failed = samples[0].n, samples[0].failed
+    first = max(n // 2, failed)
+    return share_interval([failed, 0], [first, n - first], LEVEL)
 
 
 def _moved_many(

@@ -155,6 +155,11 @@ def _check_known(analysis: Judged, limit: Limit) -> None:
                 f"limit {limit.name!r}", f"{name} is {wanted!r}", f"one of {', '.join(known)}",
                 f"`unruly verdict` lists each measured {name}",
             )  # fmt: skip
+    if not _about(analysis, limit):
+        raise LimitError(
+            f"limit {limit.name!r}", f"cell {limit.cell!r} has no op {limit.op!r}",
+            "an operation of that cell", "`unruly verdict` lists the operations of each cell",
+        )  # fmt: skip
 
 
 def _about(analysis: Judged, limit: Limit) -> list[tuple[str, str]]:
