@@ -156,6 +156,24 @@ def test_counts_without_order_are_worth_nothing_that_can_be_said(tmp_path):
     assert "keeps counts of latencies and not their order" in conclusion(found)
 
 
+def test_a_percentile_that_the_tool_printed_is_told_as_it_printed_it(tmp_path):
+    text = (
+        "Running 10s test @ http://h/\n  2 threads and 4 connections\n"
+        "  Thread Stats   Avg      Stdev     Max   +/- Stdev\n"
+        "    Latency     2.00ms    1.00ms  20.00ms   90.00%\n    Req/Sec     1.00k    10.0\n"
+        "  Latency Distribution\n     50%    1.50ms\n     75%    2.00ms\n     90%    2.77ms\n"
+        "     99%   14.73ms\n  20000 requests in 10.00s, 1.2MB read\n"
+    )
+    (tmp_path / "wrk.txt").write_text(text)
+    (found,) = unruly.audit(tmp_path / "wrk.txt")
+    assert found.estimate == pytest.approx(14.73e6)
+
+
+def test_options_for_files_are_refused_beside_a_run(clean_run):
+    with pytest.raises(ParameterError, match="which is a run"):
+        unruly.audit(clean_run, value="took_ms")
+
+
 def test_where_more_failed_than_the_percentile_allows_there_is_none(tmp_path):
     path = tmp_path / "failed.csv"
     rows = [f"{it},{5 + it % 3},{500 if it % 20 == 0 else 200}" for it in range(1_000)]

@@ -42,7 +42,7 @@ def test_a_log_holds_every_answered_request_in_its_second(slow_run, slow, tmp_pa
         assert histogram.get_total_count() == cell.n - cell.failed
         assert histogram.get_max_value() == pytest.approx(cell.max_ok, rel=0.002)
     assert set(total) == {"null", "crypto", "disk"}
-    assert "failed requests of the run are not in it" in text
+    assert "copies that failed in the run are not in it" in text
 
 
 def test_what_is_exported_comes_back_with_the_same_percentiles(clean_run, clean, tmp_path):

@@ -14,6 +14,7 @@ from unruly.ingest.importer import import_files
 from unruly.progress import Progress
 from unruly.run import open_run
 from unruly.stats import quantile
+from unruly.stats.bins import bin_quantile
 from unruly.stats.claims import FEWEST, can_show_omission, claims, omission
 from unruly.tables import fetch
 from unruly.tables.requests import counted
@@ -157,6 +158,11 @@ def audit_files(
         name = path.name if names.count(path.name) == 1 else str(path)
         progress(f"{name}: reading")
         if (path / "manifest.json").is_file():
+            if given := options.given():
+                raise ParameterError(
+                    min(given), f"stands beside {name}, which is a run", "a file of another tool",
+                    "leave it out: a run says what its columns are",
+                )  # fmt: skip
             found += _audit(open_run(path), name, "unruly", p)
             continue
         with tempfile.TemporaryDirectory(prefix="unruly-audit-") as folder:
@@ -164,6 +170,11 @@ def audit_files(
             form = str(imported.files[0]["format"])
             found += _audit(open_run(imported.directory), name, form, p)
     progress("")
+    if not found:
+        raise ParameterError(
+            "FILE", f"{', '.join(names)} has no request", "requests with their latencies",
+            "unruly verdict says what a run without requests has",
+        )  # fmt: skip
     return found
 
 
@@ -283,16 +294,13 @@ def _of_bins(run: Run, name: str, form: str, p: float) -> list[Audited]:
     groups = list(bins.groupby(["cell", "op"], sort=True))
     ops_left_out = max(0, len(groups) - OPS_MOST)
     for (cell, op), group in groups:
-        ordered = group.sort_values("high_ns")
-        counts = ordered["count"].to_numpy(np.float64)
-        n = int(counts.sum())
-        reach = np.cumsum(counts)
-        place = int(np.searchsorted(reach, p * n))
-        low, high = (
-            float(ordered[it].iloc[min(place, len(ordered) - 1)]) for it in ("low_ns", "high_ns")
+        low, high, counts = (
+            group[it].to_numpy(np.float64) for it in ("low_ns", "high_ns", "count")
         )
-        failed = int(counts[np.isinf(ordered["high_ns"].to_numpy(np.float64))].sum())
-        estimate = (low + high) / 2 if np.isfinite(high) else None
+        n = round(counts.sum())
+        failed = round(counts[np.isinf(high)].sum())
+        # as the verdict has it: at the edge of its bin where the tool printed this percentile
+        estimate = bin_quantile(low, high, counts, p).value
         found.append(
             Audited(
                 name, form, str(cell), 0, str(op), p, n, failed, None, estimate, None, NO_ORDER,

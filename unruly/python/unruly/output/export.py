@@ -193,5 +193,5 @@ def _tags(frame: pd.DataFrame) -> dict[tuple[Any, Any], str]:
 def _about(run: Run, latency: str) -> str:
     copies = (run.manifest.get("counts") or {}).get("copies") or {}
     failed = int(copies.get("scheduled") or 0) - int(copies.get("ok") or 0)
-    left_out = f"; {failed} failed requests of the run are not in it" if failed > 0 else ""
+    left_out = f"; {failed} copies that failed in the run are not in it" if failed > 0 else ""
     return f"{latency} time of run {run.id}{left_out}"
