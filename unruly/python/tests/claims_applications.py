@@ -164,6 +164,26 @@ APPLICATIONS = {
             crashed("board", 12.0, place="7"), *OTHERS,
         )),
     ],
+    "three_tier_each_layer": [
+        (HOLDS, traced(slow(own("price", 0.5, 0.7), call("SELECT", 0.06, 0.1)))),
+        # one layer is surely not the main one of more than a few
+        (NOT, traced(slow(own("price", 0.5, 0.7), call("SELECT", 0.06, 0.1), OUTSIDE))),
+        (NOT, traced(slow(own("price", 0.96, 1.0), call("SELECT", 0.0, 0.049)))),
+        (UNDECIDED, traced(slow(own("price", 0.5, 0.7), call("SELECT", 0.04, 0.1)))),
+        # many calls that are seldom by themselves may be often together
+        (UNDECIDED, traced(slow(
+            own("price", 0.5, 0.7), *(call(f"q{it}", 0.01, 0.045) for it in range(20)),
+        ))),
+        # it is in another operation
+        (HOLDS, traced(
+            slow(own("price", 0.9, 1.0), call("SELECT", 0.0, 0.02)),
+            slow(own("price", 0.1, 0.2), call("SELECT", 0.3, 0.9), op="view"),
+        )),
+        # of a tenth nobody knows the layer
+        (UNDECIDED, traced(
+            slow(own("price", 0.5, 0.7), call("SELECT", 0.0, 0.02), covered=0.9),
+        )),
+    ],
     "three_tier_layers": [
         (HOLDS, traced(slow(own("price", 0.5, 0.7), call("SELECT", 0.06, 0.1), OUTSIDE))),
         (NOT, traced(slow(own("price", 0.96, 1.0), call("SELECT", 0.0, 0.03), OUTSIDE))),

@@ -6,6 +6,8 @@ says something else of one of them. A run is written as the evidence that a judg
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from claims_applications import APPLICATIONS
 from claims_chains import CHAINS
 from unruly.papers.evidence import (
@@ -80,7 +82,8 @@ LITTLE, SOME, MUCH = spans(0.02, 0.2), spans(0.04, 0.27), spans(0.3, 0.5)
 
 
 def left(ratio):
-    return {"p99_after": 100.0, "mean_after": 100.0, "largest_after": 100.0 * ratio}
+    before = {"p99": 100.0, "largest": 5_000.0}
+    return before | {"p99_after": 100.0, "mean_after": 100.0, "largest_after": 100.0 * ratio}
 
 
 def p99(low, high, estimate=None):
@@ -114,11 +117,18 @@ ORDER_OF_P99 = explained(p99=MUCH)
 MATRIX = {
     "haircut": [
         (HOLDS, matrix((17, left(9)), (3, left(30)))),
+        # the maximum was small before: the cut did nothing
+        (UNDECIDED, matrix((20, left(9) | {"largest": 900.0}))),
+        (UNDECIDED, matrix((10, left(9)), (10, left(9) | {"largest": 1_000.0}), (8, left(11)))),
         (NOT, matrix((3, left(9)), (17, left(11)))),
         (UNDECIDED, matrix((10, left(9)), (10, left(11)))),
     ],
     "haircut_everywhere": [
-        (HOLDS, matrix((20, left(9)))),
+        (HOLDS, matrix((36, left(9)))),
+        # a tenth of all others may be otherwise
+        (UNDECIDED, matrix((35, left(9)))),
+        # a configuration of which nothing is known
+        (UNDECIDED, matrix((36, left(9)), (1, {"mean": None}))),
         (NOT, matrix((16, left(9)), (4, left(11)))),
         (UNDECIDED, matrix((19, left(9)), (1, left(11)))),
     ],
@@ -314,12 +324,17 @@ def drives(*tails, faults=()):
     return run(stores=Stores(tails, faults, loads))
 
 
+STORES_OF_STUDY = ("cassandra", "garage", "memcached")
+
+
 def outliers_of(store):
     other = tail("redis", worst=5_000.0, n=10**7)
     return [
         (HOLDS, drives(other, tail(store, worst=110.0))),
         (NOT, drives(other, tail(store, worst=90.0, n=110_000))),
         (UNDECIDED, drives(other, tail(store, worst=90.0, n=90_000))),
+        # the failed ones may have taken longer
+        (UNDECIDED, drives(other, replace(tail(store, worst=90.0, n=110_000), failed=1))),
         (UNDECIDED, drives(other)),
     ]
 
@@ -353,7 +368,9 @@ STORES = {
     "garage_has_outliers": outliers_of("garage"),
     "memcached_has_outliers": outliers_of("memcached"),
     "far_tail_beyond_mean": [
-        (HOLDS, drives(tail("redis", far=spans(11, 20)), tail("etcd", far=spans(12, 20)))),
+        (HOLDS, drives(*(tail(it, far=spans(11, 20)) for it in STORES_OF_STUDY))),
+        # without the stores of the study it says nothing of every store
+        (UNDECIDED, drives(tail("redis", far=spans(11, 20)), tail("etcd", far=spans(12, 20)))),
         (NOT, drives(tail("redis", far=spans(11, 20)), tail("etcd", far=spans(8, 9)))),
         (UNDECIDED, drives(tail("redis", far=spans(11, 20)), tail("etcd"))),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 import unruly
 from arrival_logs import Operation, three, write_log
-from claims_planted import NOTHING, drives, groups, tail
+from claims_planted import NOTHING, drives, groups, spans, tail
 from synthetic import write_run
 from test_findings import MATRIX, ODD
 from unruly.errors import PaperError
@@ -266,7 +266,10 @@ def test_the_page_tells_the_machine_the_length_and_the_trust_of_each_run():
 
 
 def test_a_claim_about_all_systems_names_those_that_it_was_judged_on_and_those_not():
-    evidence = named("run", drives(tail("redis"), tail("etcd")), plan="stores")
+    far = {"far": spans(11, 20)}
+    evidence = named(
+        "run", drives(tail("redis", **far), tail("etcd", **far), tail("garage")), plan="stores"
+    )
     (row,) = (it for it in page(added(Record(), evidence)).splitlines() if "p99.999 of every" in it)
     assert "Judged on: redis, etcd; not judged on: cassandra, memcached, redis-replicated" in row
 

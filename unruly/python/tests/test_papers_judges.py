@@ -12,10 +12,14 @@ from claims_planted import (
     NOTHING,
     PLANTED,
     Effect,
+    Matrix,
+    Rank,
+    cell,
     explained,
     matrix,
     overlaps,
     p99,
+    run,
     spans,
     tail,
 )
@@ -158,10 +162,14 @@ def test_an_order_of_magnitude_is_ten_and_the_study_s_other_bounds_are_reported_
 
 
 def test_a_judgement_names_the_stores_that_it_was_made_on_by_the_factor_of_a_plan() -> None:
-    found = JUDGES["far_tail_beyond_mean"](stores(tail("redis"), tail("etcd")))
+    far = {"far": spans(11, 20)}
+    found = JUDGES["far_tail_beyond_mean"](
+        stores(tail("redis", **far), tail("etcd", **far), tail("garage"))
+    )
+    # of the third it says nothing
     assert found.systems == ("redis", "etcd")
     # a plan without a matrix has no factor, and says itself what it drives
-    alone = stores(tail("redis"))
+    alone = stores(tail("redis", **far))
     alone = replace(
         alone,
         stores=replace(alone.stores, loads=()),
@@ -175,8 +183,22 @@ def test_the_measured_system_is_neither_workload_nor_configuration():
     (row,) = explained(maximum=LITTLE)
     of_system = replace(row, effects=(*row.effects, Effect("drive.system", spans(0.7, 0.8))))
     found = JUDGES["maximum_unexplained"](matrix((9, {}), explained=(of_system,)))
-    assert found.verdict == HOLDS
-    assert "drive.system" not in found.sentence
+    # factors of one system may hide those of another
+    assert found.verdict == UNDECIDED
+    assert "over several systems at once (drive.system)" in found.sentence
+
+
+def test_configurations_of_a_few_systems_are_worth_as_many_independent_ones():
+    rank = Rank("size of outliers", "number of outliers", -0.5, 60)
+    many = tuple(cell(n, system=f"s{n}") for n in range(60))
+    few = tuple(cell(n, system=f"s{n % 6}") for n in range(60))
+    alone = tuple(cell(n) for n in range(60))
+    judged = [
+        JUDGES["counts_against_sizes"](run(matrix=Matrix(cells, count_against_size=rank)))
+        for cells in (many, few, alone)
+    ]
+    assert [it.verdict for it in judged] == [HOLDS, UNDECIDED, HOLDS]
+    assert "of 6 systems, which are worth 6 independent ones" in judged[1].sentence
 
 
 def test_a_perfect_order_of_few_cells_decides_nothing_among_many():

@@ -134,7 +134,16 @@ def test_each_claim_is_judged_by_its_plan_and_not_by_a_run_that_nobody_can_trust
 
 def pooled(**parts):
     cells = tuple(
-        application(name, 0.004, at, p99_after=200.0, mean_after=90.0, largest_after=400.0)
+        application(
+            name,
+            0.004,
+            at,
+            p99=210.0,
+            largest=2_200.0,
+            p99_after=200.0,
+            mean_after=90.0,
+            largest_after=400.0,
+        )
         for name in NAMES
         for at in range(12)
     )
@@ -172,8 +181,9 @@ def test_application_platform_and_replication_are_neither_workload_nor_configura
         for name, it in of_measure.items()
     ]
     found = judges.judge_run(pooled(explained=tuple(with_clients)))[f"1.{claim}"]
-    assert (found.verdict, found.systems) == (HOLDS, ("three-tier applications",))
-    assert "service." not in found.sentence
+    # over several applications at once, factors of one hide those of another
+    assert (found.verdict, found.systems) == (UNDECIDED, ())
+    assert "over several systems at once" in found.sentence
 
 
 def test_the_resources_of_the_study_s_own_middleware_are_not_those_of_the_applications():

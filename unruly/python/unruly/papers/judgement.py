@@ -24,6 +24,8 @@ HOLDS, NOT, UNDECIDED = "holds", "does not hold", "undecided"
 VERDICTS: Final = (HOLDS, NOT, UNDECIDED)
 MOST: Final = 0.5
 """A claim about most cases: more than half of them."""
+SURELY_ALL: Final = 0.9
+"""All of so few cases that a tenth of them may be otherwise are not every case."""
 NEARLY_ALL: Final = 0.95
 """A claim about every case is refuted if surely a smaller share than this is as it says."""
 SPEARMAN: Final = 1.06
@@ -83,14 +85,21 @@ def most(hits: int, of: int, words: str) -> Judgement:
     return beside_line(share(hits, of), MOST, f"{hits} of {of} {words}", above=True)
 
 
-def every(hits: int, of: int, words: str) -> Judgement:
-    """Judge a claim about every case: it holds when all are so, and not if surely many are not."""
+def every(hits: int, of: int, words: str, *, unjudged: int = 0) -> Judgement:
+    """Judge a claim about every case: it holds when all are so, and not if surely many are not.
+
+    It needs enough cases that surely nine of ten are so, and none that could not be judged.
+    """
     if of == 0:
         return unknown("no configuration can be judged: requests failed in all of them")
     found = share(hits, of)
+    surely = hits == of and (found.low or 0.0) > SURELY_ALL and not unjudged
     surely_not = found.high is not None and found.high < NEARLY_ALL
-    verdict = HOLDS if hits == of else NOT if surely_not else UNDECIDED
-    return Judgement(verdict, found.estimate, found.low, found.high, f"{hits} of {of} {words}")
+    verdict = HOLDS if surely else NOT if surely_not else UNDECIDED
+    told = f"{hits} of {of} {words}"
+    if unjudged:
+        told += f"; {unjudged} more cannot be judged: requests failed, or there are too few"
+    return Judgement(verdict, found.estimate, found.low, found.high, told)
 
 
 def all_of(parts: Sequence[Judgement]) -> Judgement:

@@ -206,7 +206,46 @@ def _falls_earlier(evidence: Evidence, factor: str) -> Judgement:
     never = float("inf")
     first, second = one or never, other or never
     verdict = HOLDS if second < first else NOT if first < second else UNDECIDED
+    # two falls, of which one is significant and the other is not, may be the same
+    at, deeper, other_end = (second, high, low) if verdict == HOLDS else (first, low, high)
+    if verdict != UNDECIDED and not _falls_deeper(deeper, other_end, at, common):
+        verdict = UNDECIDED
+        sentence += "; but there the two falls do not surely differ"
     return Judgement(verdict, None, None, None, sentence)
+
+
+def _falls_deeper(
+    cells: list[Loaded], others: list[Loaded], clients: float, common: set[int]
+) -> bool:
+    """Return whether profit at a load has surely fallen deeper from its peak than others' has."""
+    falls = [_fall([it for it in end if it.clients in common], clients) for end in (cells, others)]
+    if falls[0] is None or falls[1] is None:
+        return False
+    (deep, below, _), (shallow, _, above) = falls[0], falls[1]
+    return deep - shallow > hypot(below, above)
+
+
+def _fall(cells: list[Loaded], clients: float) -> tuple[float, float, float] | None:
+    """Return how far profit at a load is below its peak, and how uncertain that is either way."""
+    earned = [it for it in cells if it.per_hour and it.per_hour.estimate is not None]
+    here = next((it.per_hour for it in earned if it.clients == clients), None)
+    peak = max((it.per_hour for it in earned if it.per_hour), key=_estimate, default=None)
+    if here is None or peak is None:
+        return None
+    ends = (peak.low, peak.high, here.low, here.high)
+    if any(it is None for it in ends):
+        return None
+    peak_low, peak_high, low, high = map(float, ends)  # type: ignore[arg-type]
+    top, value = _estimate(peak), _estimate(here)
+    return (
+        top - value,
+        hypot(top - peak_low, high - value),
+        hypot(peak_high - top, value - low),
+    )
+
+
+def _estimate(found: Interval) -> float:
+    return found.estimate or 0.0
 
 
 def bursts_lower_peak(evidence: Evidence) -> Judgement:

@@ -36,6 +36,8 @@ WINDOWS_LEAST: Final = 5
 """Fewer independent windows give no interval that deserves the name."""
 PAIRED: Final = (0.15, 0.97)
 COLLECTION: Final = "gc_ns"
+COLLECTIONS: Final = "gc_count"
+"""The number of collections, which is no rival of the time that they took."""
 
 
 def long_tail(evidence: Evidence) -> Judgement:
@@ -172,7 +174,8 @@ def paired_share(evidence: Evidence) -> Judgement:
 def collections_strongest(evidence: Evidence) -> Judgement:
     """The time in collections is the strongest correlate of latency."""
     collected = next((it for it in evidence.metrics if it.metric == COLLECTION), None)
-    others = [it for it in evidence.metrics if it.metric != COLLECTION and _bounds(it)]
+    own = (COLLECTION, COLLECTIONS)
+    others = [it for it in evidence.metrics if it.metric not in own and _bounds(it)]
     if collected is None or not others or _bounds(collected) is None:
         return unknown("the run has no correlation with collections, or with nothing else")
     low, high = _bounds(collected) or (0.0, 0.0)

@@ -77,10 +77,18 @@ def _mean(cell: Cell) -> float:
 
 
 def haircut(evidence: Evidence) -> Judgement:
-    """Without their 1 % the maximum of most configurations is of the order of their p99."""
-    cells = [it for it in _cells(evidence) if it.p99_after and it.largest_after is not None]
+    """Without their 1 % the maximum of most configurations is of the order of their p99.
+
+    Only configurations whose maximum was beyond that before are cases: the others had no need.
+    """
+    known = [it for it in _cells(evidence) if it.p99_after and it.largest_after is not None]
+    cells = [it for it in known if (it.largest or 0) > ORDER * (it.p99 or 0)]
+    if known and not cells:
+        return unknown("no configuration has a maximum beyond 10 x its p99, with its 1 %")
     calm = [it for it in cells if (it.largest_after or 0) <= ORDER * (it.p99_after or 0)]
-    words = "configurations have a maximum within 10 x the p99, both without their 1 %"
+    words = (
+        "configurations with a maximum beyond 10 x the p99 have it within that without their 1 %"
+    )
     return _on(most(len(calm), len(cells), words), cells)
 
 
@@ -89,7 +97,8 @@ def haircut_everywhere(evidence: Evidence) -> Judgement:
     cells = [it for it in _cells(evidence) if it.mean_after and it.largest_after is not None]
     calm = [it for it in cells if (it.largest_after or 0) <= ORDER * (it.mean_after or 0)]
     words = "configurations have a maximum within 10 x the mean without their 1 %"
-    return _on(every(len(calm), len(cells), words), cells)
+    unjudged = len(evidence.matrix.cells if evidence.matrix else ()) - len(cells)
+    return _on(every(len(calm), len(cells), words, unjudged=unjudged), cells)
 
 
 def maximum_unruly(evidence: Evidence) -> Judgement:
@@ -203,8 +212,19 @@ def counts_against_sizes(evidence: Evidence) -> Judgement:
     if found is None:
         return unknown("too few configurations with outliers")
     sentence = f"Spearman {found.rho:.2f} over {found.cells} configurations"
-    judged = beside_line(rank_interval(found.rho, found.cells), 0.0, sentence, above=False)
+    independent = found.cells
+    alike = _subjects(_cells(evidence))
+    if alike > 1:
+        # configurations of one system resemble each other
+        independent = min(alike, found.cells)
+        sentence += f" of {alike} systems, which are worth {independent} independent ones"
+    judged = beside_line(rank_interval(found.rho, independent), 0.0, sentence, above=False)
     return _on(judged, _cells(evidence))
+
+
+def _subjects(cells: list[Cell]) -> int:
+    """How many systems or applications there are."""
+    return len({it.factors.get(APPLICATION, it.system) for it in cells})
 
 
 def _resources_silent(evidence: Evidence, against: str) -> Judgement:
@@ -265,6 +285,13 @@ def _explained(evidence: Evidence, measure: str, *, explains: bool) -> Judgement
         if it.partial and it.partial.estimate is not None
     ]
     effects = [it for it in all_effects if it[0] not in (*SYSTEM_FACTORS, *MEASURED)]
+    several = sorted({it[0] for it in all_effects} & set(SYSTEM_FACTORS))
+    if effects and several:
+        # a factor may raise a measure of one system and lower it of another
+        return unknown(
+            f"the analysis of variance of the {measure} is over several systems at once "
+            f"({several[0]}), where factors of one hide those of another"
+        )
     if not effects:
         over = " over workload or configuration" if all_effects else ""
         return unknown(f"no analysis of variance of the {measure}{over}")

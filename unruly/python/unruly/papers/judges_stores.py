@@ -37,6 +37,8 @@ NO_LARGER: Final = 1.25
 BETTER: Final = 1.1
 A_FIFTH: Final = (0.1, 0.4)
 """About a fifth: within a factor of two."""
+OF_STUDY: Final = ("cassandra", "garage", "memcached")
+"""The stores of the study; Garage stands for Riak."""
 AS_SLOW: Final = 0.9
 DETECTED_NS: Final = 500e6
 MS: Final = 1e6
@@ -63,8 +65,11 @@ def _outliers_of(evidence: Evidence, store: str) -> Judgement:
         return unknown(f"the run does not drive {store}")
     worst = max((it.max_ok or 0) / (it.mean_ok or 1) for it in rows)
     enough = sum(it.n for it in rows) >= ENOUGH
-    verdict = HOLDS if worst > TWO_ORDERS else NOT if enough else UNDECIDED
+    failed = sum(it.failed for it in rows)
+    verdict = HOLDS if worst > TWO_ORDERS else NOT if enough and not failed else UNDECIDED
     sentence = f"the slowest request of {store} took {worst:.0f} x the mean"
+    if failed:
+        sentence += f"; {failed:,} failed, and may have taken longer"
     return Judgement(verdict, worst, None, None, sentence, (store,))
 
 
@@ -91,14 +96,19 @@ def far_tail_beyond_mean(evidence: Evidence) -> Judgement:
             held = it.p99_999_over_mean
             if held is None:
                 why = f"{it.n:,} requests of {store} {it.op} have no p99.999"
-                parts.append(replace(unknown(why), systems=(store,)))
+                parts.append(unknown(why))
                 continue
             words = f"the p99.999 of {store} {it.op} is {held.estimate or 0:.0f} x its mean"
             found = beside_line(held, ORDER, words, above=True)
             parts.append(replace(found, systems=(store,)))
     if not parts:
         return unknown("the run drives no store")
-    return _shortly(all_of(parts), parts)
+    found = _shortly(all_of(parts), parts)
+    missing = [it for it in OF_STUDY if it not in _tails(evidence)]
+    if found.verdict == HOLDS and missing:
+        told = f"{found.sentence}; of every store it says nothing without {', '.join(missing)}"
+        return replace(found, verdict=UNDECIDED, sentence=told)
+    return found
 
 
 def _shortly(found: Judgement, parts: list[Judgement]) -> Judgement:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MOST_OUTLIERS: Final = 0.06
 """What figure 9 of the study reaches. More than 10 % cannot be beyond the mean + 3 sd at all."""
+UNNAMED: Final = "the application"
 SOME: Final = 0.05
 """A layer is that of some slow requests if it surely has more of them than this: a single one
 proves little, because its layer is found by comparison with a median."""
@@ -70,7 +71,8 @@ def outliers_of_applications(evidence: Evidence) -> Judgement:
         f"configurations have under {100 * MOST_OUTLIERS:g} % of outliers; the median of each "
         f"application: {', '.join(told)}"
     )
-    return replace(every(below, len(cells), words), systems=names)
+    unjudged = len(_cells(evidence)) - len(cells)
+    return replace(every(below, len(cells), words, unjudged=unjudged), systems=names)
 
 
 def _by_value(medians: dict[str, float]) -> list[tuple[str, float]]:
@@ -134,7 +136,9 @@ def recovery_like_longest(evidence: Evidence) -> Judgement:
     found = [it for it in map(_compared, by_cell.values()) if it is not None]
     if not found:
         return unknown("no cell has both recoveries and a longest fault-free latency")
-    names = tuple(dict.fromkeys(it.application for it in found))
+    everyone = (rows[0].factors.get(APPLICATION, UNNAMED) for rows in by_cell.values())
+    # one of which nothing is known is neither alike nor unlike
+    names = tuple(dict.fromkeys(everyone))
     alike = sum(_mostly(it.alike for it in found if it.application == name) for name in names)
     unlike = sum(_mostly(it.unlike for it in found if it.application == name) for name in names)
     # an application of which nobody knows may be either
@@ -161,7 +165,8 @@ def recovery_like_longest(evidence: Evidence) -> Judgement:
 
 
 def _mostly(cells: Iterable[bool]) -> bool:
-    return float(np.mean(list(cells))) > MOST
+    held = list(cells)
+    return bool(held) and float(np.mean(held)) > MOST
 
 
 def _compared(rows: list[Recovered]) -> _Compared | None:
@@ -178,7 +183,7 @@ def _compared(rows: list[Recovered]) -> _Compared | None:
     high = None if median.high is None else median.high / longest
     alike = low is not None and high is not None and low > 1 / ORDER and high < ORDER
     unlike = (low is not None and low > ORDER) or (high is not None and high < 1 / ORDER)
-    return _Compared(rows[0].factors.get(APPLICATION, "the application"), alike, unlike)
+    return _Compared(rows[0].factors.get(APPLICATION, UNNAMED), alike, unlike)
 
 
 # Layers --------------------------------------------------------------------------------
@@ -223,6 +228,51 @@ def outliers_from_any_layer(evidence: Evidence) -> Judgement:
     return Judgement(verdict, decides.estimate, decides.low, decides.high, sentence)
 
 
+def each_layer_makes_slow(evidence: Evidence) -> Judgement:
+    """Every layer that slow requests pass is the main one of some of them.
+
+    It holds if each surely has more than a few of an operation's slow requests, and does not hold
+    if one surely has fewer in all operations.
+    """
+    rows = [it for it in evidence.slow_requests if it.layers and it.covered]
+    if not rows:
+        return unknown("the slow requests have no spans, or too few")
+    best: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for row in rows:
+        for place, now in _of_places(row).items():
+            held = best.get(place, (0.0, 0.0, 0.0))
+            best[place] = (max(held[0], now[0]), max(held[1], now[1]), max(held[2], now[2]))
+    surely = [place for place, (_, low, _) in best.items() if low > SOME]
+    seldom = [place for place, (_, _, high) in best.items() if high < SOME]
+    verdict = NOT if seldom else HOLDS if len(surely) == len(best) else UNDECIDED
+    decides = min(best.values(), key=lambda it: it[2]) if seldom else min(best.values())
+    sentence = (
+        f"{len(surely)} of {len(best)} layers are surely the main one of more than "
+        f"{100 * SOME:g} % of the slow requests of an operation, and {len(seldom)} surely of fewer"
+    )
+    return Judgement(verdict, *decides, sentence)
+
+
+def _of_places(row: SlowRequests) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Return the share of each kind of layer: its estimate, and what it is at least and at most.
+
+    All calls of a service are one: they have at least the share of the largest, and at most all
+    together. Slow requests without spans may be of any.
+    """
+    found: dict[tuple[str, str], tuple[float, float, float]] = {}
+    for it in row.layers:
+        place = (it.service, it.role if it.role != "own" else it.name)
+        estimate, low, high = found.get(place, (0.0, 0.0, 0.0))
+        most = 1.0 if it.share.high is None else it.share.high
+        found[place] = (
+            min(1.0, estimate + (it.share.estimate or 0.0) * row.covered),
+            max(low, (it.share.low or 0.0) * row.covered),
+            min(1.0, high + most * row.covered),
+        )
+    free = 1 - row.covered
+    return {place: (it[0], it[1], min(1.0, it[2] + free)) for place, it in found.items()}
+
+
 def _second(mains: list[_Main]) -> float:
     return mains[1].sure if len(mains) > 1 else 0.0
 
@@ -260,4 +310,5 @@ JUDGES: Final = {
     "three_tier_infrastructure": infrastructure_explains_little,
     "three_tier_recovery": recovery_like_longest,
     "three_tier_layers": outliers_from_any_layer,
+    "three_tier_each_layer": each_layer_makes_slow,
 }
