@@ -17,6 +17,7 @@ from unruly import stats
 from unruly.__main__ import main
 from unruly.base.context import Context
 from unruly.base.receivers import correlate, pair
+from unruly.base.synchrony import _Cube
 from unruly.errors import ParameterError
 from unruly.output.summary import summary
 from unruly.tables import fetch
@@ -430,3 +431,21 @@ def test_what_a_node_takes_for_requests_of_itself_makes_it_slow_to_nobody(tmp_pa
     (matrix,) = unruly.analyse(unruly.open_run(run), factor=20.0).bare_matrices
     assert matrix.nodes == 5
     assert matrix.slow == ()
+
+
+def test_observers_agree_on_the_nodes_that_both_of_them_ask():
+    """Groups keep an observer from the slow node: it calls nobody slow, and is no dissent."""
+    names = ["a", "b", "c"]
+    groups = {"a": ["x", "y"], "b": ["x", "y"], "c": ["z", "w"]}
+    pairs = pd.DataFrame(
+        [
+            {"cell": "base", "repeat": 0, "window": 0, "op": "null", "sender": who,
+             "receiver": to, "p90": 50.0 if to == "x" else 1.0}
+            for who in names
+            for to in groups[who]
+        ]
+    )  # fmt: skip
+    cube = _Cube.of(pairs)
+    found, wanted = cube.overlaps(cube.judge(0.9, 2.0, 0.0))
+    assert wanted.sum() == 1
+    assert found[wanted] == [1.0]

@@ -510,11 +510,16 @@ class _Cube:
         return np.broadcast_to(values, next(iter(self.percentiles.values())).shape)[self.places]
 
     def overlaps(self, judged: _Judged) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Jaccard of every two senders in each window, NaN where both sets are empty."""
+        """Jaccard of every two senders in each window, NaN where both sets are empty.
+
+        Of the receivers that both have asked: groups keep an observer from others.
+        """
         sets = judged.slow.astype(float)
+        asked = (~np.isnan(next(iter(self.percentiles.values())))).astype(float)
         shared = sets @ sets.transpose(0, 2, 1)
-        sizes = sets.sum(axis=2)
-        united = sizes[:, :, None] + sizes[:, None, :] - shared
+        # how many nodes one calls slow that the other has asked too
+        sizes = sets @ asked.transpose(0, 2, 1)
+        united = sizes + sizes.transpose(0, 2, 1) - shared
         seen = np.isfinite(judged.fastest[:, :, 0])
         upper = np.triu(np.ones(shared.shape[1:], dtype=bool), 1)
         wanted = upper & seen[:, :, None] & seen[:, None, :] & (united > 0)
