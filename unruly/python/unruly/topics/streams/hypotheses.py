@@ -67,7 +67,7 @@ def _collector(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
         "collector",
         GC,
         "beside a garbage collector in its own JVM every protocol keeps less of its bandwidth, "
-        "those with windows of user mode least",
+        "those with windows of user mode less than kernel TCP",
         outcome,
         text,
         "the paper: JGroups over UDP kept 6 % of its bandwidth beside the collector; the other "
@@ -80,7 +80,7 @@ def _processor(rows: Sequence[Stream], flow: Flow) -> Hypothesis:
     known = _known(rows, CPU)
     asked = [row for row in known if row.protocol in USER_MODE]
     judged = [_compared(row, known, flow, _intervals(asked, known)) for row in asked]
-    compared = [replace(it, state=_side(it.relative)) for it in judged]
+    compared = [replace(it, state=OPEN if it.in_doubt else _side(it.relative)) for it in judged]
     others = [
         f"{row.name} {percent(row.of_unloaded.estimate)}"
         for row in known
@@ -116,6 +116,8 @@ def _side(found: Interval | None) -> Outcome:
 
 
 def _collector_state(it: Comparison) -> Outcome:
+    if it.in_doubt:
+        return OPEN
     states = [_side(it.keeps)]
     if it.protocol in USER_MODE and it.relative is not None:
         states.append(_side(it.relative))

@@ -247,7 +247,7 @@ def hypothesis(analysis: Analysis) -> Iterator[Finding]:
     """The run confirms, refutes or cannot decide a hypothesis of the throughput study.
 
     Example: beside a garbage collector in its own JVM every protocol keeps less of its bandwidth,
-    those with windows of user mode least: held
+    those with windows of user mode less than kernel TCP: held
 
     Raised: The plan has a competing load `gc` or `cpu`. The finding is raised once for each
     hypothesis of the study about that load.
