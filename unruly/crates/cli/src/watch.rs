@@ -137,12 +137,16 @@ fn line(name: &str, width: usize, second: &Second) -> String {
     };
     let most = second.in_flight.iter().copied().fold(0.0, f64::max);
     let bars: String = second.in_flight.iter().map(|it| bar(*it, most)).collect();
-    let unmeasured = match second.unmeasured {
+    let told = |count: u64, what: &str| match count {
         0 => String::new(),
-        count => format!("  {count} unmeasured"),
+        count => format!("  {count} {what}"),
     };
+    let (failed, unmeasured) = (
+        told(second.failed, "failed"),
+        told(second.unmeasured, "unmeasured"),
+    );
     format!(
-        "{name:width$} {:>8} {:>7} {:>7} {:>7}  {bars} up to {most:.1}{unmeasured}",
+        "{name:width$} {:>8} {:>7} {:>7} {:>7}  {bars} up to {most:.1}{failed}{unmeasured}",
         unruly_trace::grouped(second.count),
         times[0],
         times[1],
@@ -187,6 +191,7 @@ fn json(name: &str, second: &Second) -> String {
     serde_json::json!({
         "service": name,
         "turnarounds": second.count,
+        "failed": second.failed,
         "unmeasured": second.unmeasured,
         "p50_ns": p50,
         "p99_ns": p99,
@@ -225,6 +230,7 @@ mod tests {
     fn a_second_is_a_line_that_fits_a_terminal() {
         let second = Second {
             count: 123_456,
+            failed: 0,
             unmeasured: 12,
             response_ns: Some([
                 DurationNs(61_234),
@@ -239,6 +245,15 @@ mod tests {
             "10.120.130.140:65000   123,456  61.2us  4.20ms   1.50s  ▁▂▃▄▅▆▇█▁▅ up to 7.0  12 unmeasured"
         );
         assert!(heading(21).len() <= 80);
+    }
+
+    #[test]
+    fn a_second_shows_requests_that_had_no_reply() {
+        let second = Second {
+            failed: 3,
+            ..Second::default()
+        };
+        assert!(line("web", 7, &second).ends_with(" up to 0.0  3 failed"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use unruly_program::{noise, tool};
-use unruly_tap::{Capture, Finished, Look, Second, Server, Tap, Tracker, Windows, segment};
+use unruly_tap::{Capture, Finished, LAG, Look, Second, Server, Tap, Tracker, Windows, segment};
 use unruly_trace::{
     Cell, Clock, ClockPair, ColumnNs, Counts, DurationNs, Manifest, Part, Process, RunLock,
     RunStatus, SCHEMA_VERSION, SegmentMeta, Table, TableSpool, TurnaroundHeader, TurnaroundSpool,
@@ -165,13 +165,16 @@ impl Watched {
         show: &mut dyn FnMut(&[Second]),
     ) -> Result<bool> {
         let begun_ns = tap.now();
-        let mut shown_ns = begun_ns;
+        // The first second is whole once it has ended and its late replies have come.
+        let mut shown_ns = begun_ns + LAG;
         let mut looked_ns = begun_ns;
         let mut windows = Windows::new(tap.tracker().servers().len());
         let mut ended: Vec<Finished> = Vec::new();
+        let mut stopped = false;
         while duration.is_none_or(|it| tap.now() - begun_ns < it) {
             if stop.load(Ordering::Relaxed) {
-                return Ok(true);
+                stopped = true;
+                break;
             }
             let look = tap.look(LOOK, &mut ended)?;
             self.write(&ended, tap)?;
@@ -185,7 +188,13 @@ impl Watched {
                 show(&windows.second(tap.tracker(), shown_ns));
             }
         }
-        Ok(false)
+        // The seconds that were not over yet, as far as their replies have come.
+        let last_ns = tap.now() + LAG;
+        while last_ns - shown_ns >= DurationNs::seconds(1) {
+            shown_ns += DurationNs::seconds(1);
+            show(&windows.second(tap.tracker(), shown_ns));
+        }
+        Ok(stopped)
     }
 
     /// Writes the events of a look that took from one instant to another.

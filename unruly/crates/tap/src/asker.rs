@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::server::Server;
+
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Clients that are looked up at once.
@@ -43,35 +45,20 @@ pub(crate) struct Askers {
 }
 
 impl Askers {
-    pub(crate) fn start() -> Self {
+    /// Starts to look up clients. The processes that listen for a service have its name; those that
+    /// begin later have it too.
+    pub(crate) fn start(servers: Vec<Server>) -> Self {
         let (wanted, asked) = channel::<Vec<Ends>>();
         let (answers, found) = channel();
         let names = Names::default();
         let own = Arc::clone(&names);
-        std::thread::spawn(move || look_up(&asked, &answers, &own));
+        std::thread::spawn(move || look_up(&asked, &answers, &own, Listeners::of(servers)));
         Self {
             names,
             wanted,
             found,
             known: HashMap::new(),
         }
-    }
-
-    /// Gives the processes that listen at these addresses the names beside them.
-    pub(crate) fn name_listeners<'a>(&mut self, named: impl Fn(SocketAddr) -> Option<&'a str>) {
-        let listens = table().into_iter().filter(|socket| socket.listens);
-        let sockets = listens
-            .map(|socket| (socket.inode, socket.address))
-            .collect();
-        let processes = processes().flat_map(|process| {
-            let number = number(&process);
-            let addresses = addresses(&process, &sockets).into_iter();
-            addresses.filter_map(move |it| Some((number?, it)))
-        });
-        // The first process may listen for all others, and is the parent of all.
-        let names = processes.filter(|(number, _)| *number != 1);
-        let names = names.filter_map(|(number, it)| Some((number, named(it)?.to_owned())));
-        self.name(names.collect());
     }
 
     /// Gives processes, and their children, other names than those of their programs.
@@ -103,10 +90,57 @@ impl Askers {
     }
 }
 
+/// The processes that listen for services, as long as they do.
+#[derive(Debug)]
+struct Listeners {
+    servers: Vec<Server>,
+    /// The sockets that listen, and the place of the service of each.
+    sockets: HashMap<u64, usize>,
+    names: HashMap<u32, String>,
+}
+
+impl Listeners {
+    fn of(servers: Vec<Server>) -> Self {
+        Self {
+            servers,
+            sockets: HashMap::new(),
+            names: HashMap::new(),
+        }
+    }
+
+    /// Looks at who listens, if other sockets do than the last time, or a process has ended: a service
+    /// was started again.
+    fn renew(&mut self, table: &[Socket]) {
+        let listens = table.iter().filter(|socket| socket.listens);
+        let place = |it: &Socket| {
+            let mut servers = self.servers.iter();
+            servers.position(|server| server.listens_at(it.address))
+        };
+        let sockets = listens.filter_map(|it| Some((it.inode, place(it)?)));
+        let sockets: HashMap<u64, usize> = sockets.collect();
+        let lives = |number: &u32| Path::new("/proc").join(number.to_string()).exists();
+        if sockets == self.sockets && self.names.keys().all(lives) {
+            return;
+        }
+        let processes = processes().flat_map(|process| {
+            let number = number(&process);
+            let places = addresses(&process, &sockets).into_iter();
+            places.filter_map(move |it| Some((number?, it)))
+        });
+        // The first process may listen for all others, and is the parent of all.
+        let named = processes.filter(|(number, _)| *number != 1);
+        self.names = named
+            .map(|(number, place)| (number, self.servers[place].name.clone()))
+            .collect();
+        self.sockets = sockets;
+    }
+}
+
 fn look_up(
     asked: &Receiver<Vec<Ends>>,
     answers: &Sender<HashMap<Ends, String>>,
     names: &Mutex<HashMap<u32, String>>,
+    mut listeners: Listeners,
 ) {
     let mut waiting: Vec<Ends> = Vec::new();
     loop {
@@ -121,8 +155,11 @@ fn look_up(
         waiting.drain(..waiting.len().saturating_sub(WAITING_MAX));
         let rest = waiting.len().saturating_sub(WANTED_MAX);
         let wanted: HashSet<Ends> = waiting.drain(rest..).collect();
-        let sockets = sockets(&table(), &wanted);
-        let named = names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let table = table();
+        listeners.renew(&table);
+        let sockets = sockets(&table, &wanted);
+        let mut named = listeners.names.clone();
+        named.extend(names.lock().unwrap_or_else(PoisonError::into_inner).clone());
         if answers.send(owners(&sockets, &named)).is_err() {
             return;
         }
@@ -303,6 +340,25 @@ mod tests {
         let names = HashMap::from([(parent(std::process::id()).unwrap(), "tests".to_owned())]);
         let named = owners(&of_client, &names);
         assert_eq!(named.get(&ends).map(String::as_str), Some("tests"));
+    }
+
+    #[test]
+    fn who_listens_for_a_service_has_its_name_also_after_a_restart() {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let server = Server::parse(&format!("web=tcp://127.0.0.1:{port}")).unwrap();
+        let mut listeners = Listeners::of(vec![server]);
+        let own = std::process::id();
+        listeners.renew(&table());
+        assert_eq!(listeners.names.get(&own).map(String::as_str), Some("web"));
+        let before = listeners.sockets.clone();
+        drop(first);
+        listeners.renew(&table());
+        assert_eq!(listeners.names.get(&own), None);
+        let _again = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        listeners.renew(&table());
+        assert_eq!(listeners.names.get(&own).map(String::as_str), Some("web"));
+        assert_ne!(listeners.sockets, before);
     }
 
     #[test]

@@ -120,6 +120,12 @@ pub(crate) struct Connection {
     before_last_ns: Option<ColumnNs>,
     /// The client left right after the open request: that may be its farewell.
     may_be_farewell: bool,
+    /// The client left after all that the server has sent so far: it was the reply, to its end.
+    has_left: bool,
+    /// Segments were missed while no request was open: the next one may have begun in them.
+    may_lack_begin: bool,
+    /// When it ended, nothing had come for a while; false again once a later request was counted.
+    ended_idle: bool,
     /// The connection was open when the capture began, and nothing has begun since.
     is_unknown: bool,
     /// Both sides, or one that broke it off, have ended the connection.
@@ -157,6 +163,10 @@ impl Connection {
 
     /// Takes a segment, and adds the turnarounds that it ends.
     pub(crate) fn take(&mut self, seen: &Seen, ended: &mut Vec<Turnaround>) {
+        if self.is_over {
+            ended.extend(self.ask_in_vain(seen));
+            return;
+        }
         let mut seen = *seen;
         if seen.opens {
             seen.opens = false;
@@ -189,6 +199,7 @@ impl Connection {
         if seen.ends {
             let last = seen.sequence.wrapping_add(seen.bytes);
             self.sent(seen.side).end(last);
+            self.has_left |= seen.side == Side::Client;
         }
         ended.extend(self.leave(&seen));
     }
@@ -239,21 +250,62 @@ impl Connection {
             return None;
         }
         self.is_over = true;
+        let last_ns = self
+            .open
+            .as_ref()
+            .map(|it| (it.ended_ns, it.first_reply_ns));
+        self.ended_idle = !seen.resets
+            && !self.has_left
+            && last_ns
+                .is_none_or(|(at_ns, reply)| reply.is_some() && seen.at_ns - at_ns >= PAUSE_MIN);
         if !seen.resets {
-            self.forget_server_farewell();
+            self.forget_server_farewell(seen.at_ns);
         }
         self.end(Ended::Cut)
     }
 
-    /// Ends the reply before the farewell of a server. After a short pause it may be a part of it.
-    fn forget_server_farewell(&mut self) {
-        if let (Some(open), Some(before_ns)) = (&mut self.open, self.before_last_ns) {
-            let pause = open.ended_ns - before_ns;
-            if pause >= IDLE {
-                open.ended_ns = before_ns;
-            } else if pause >= PAUSE_MIN {
-                open.ended = Ended::Gap;
-            }
+    /// A request that crossed the end of an idle connection: nobody reads it.
+    fn ask_in_vain(&mut self, seen: &Seen) -> Option<Turnaround> {
+        if seen.side == Side::Server || !self.ended_idle {
+            return None;
+        }
+        let fresh = u64::from(self.client.take(seen.sequence, seen.bytes));
+        if fresh <= FAREWELL_BYTES_MAX {
+            return None;
+        }
+        self.ended_idle = false;
+        self.turns += 1;
+        Some(Turnaround {
+            turn: self.turns,
+            started_ns: seen.at_ns,
+            request_ended_ns: seen.at_ns,
+            first_reply_ns: None,
+            ended_ns: seen.at_ns,
+            request_bytes: fresh,
+            reply_bytes: 0,
+            ended: match self.multiplexed {
+                true => Ended::Overlapped,
+                false => Ended::Cut,
+            },
+        })
+    }
+
+    /// Ends the reply before the farewell of a server, which it sends when it leaves. After a short
+    /// pause it may be a part of the reply. If the client left first it was one, or after a long pause
+    /// a farewell that made the client leave.
+    fn forget_server_farewell(&mut self, left_ns: ColumnNs) {
+        let (Some(open), Some(before_ns)) = (&mut self.open, self.before_last_ns) else {
+            return;
+        };
+        if left_ns - open.ended_ns >= PAUSE_MIN {
+            return;
+        }
+        let pause = open.ended_ns - before_ns;
+        match (pause >= IDLE, self.has_left) {
+            (true, false) => open.ended_ns = before_ns,
+            (true, true) => open.ended = Ended::Gap,
+            (false, false) if pause >= PAUSE_MIN => open.ended = Ended::Gap,
+            (false, _) => {}
         }
     }
 
@@ -309,13 +361,14 @@ impl Connection {
             request_bytes: u64::from(fresh),
             reply_bytes: 0,
             // The first bytes that were seen of a connection may be in the middle of a request.
-            ended: if self.is_unknown {
-                Ended::Joined
-            } else {
-                Ended::Ok
+            ended: match (self.is_unknown, self.may_lack_begin) {
+                (true, _) => Ended::Joined,
+                (false, true) => Ended::Gap,
+                (false, false) => Ended::Ok,
             },
         });
         self.is_unknown = false;
+        self.may_lack_begin = false;
         self.before_last_ns = None;
         self.may_be_farewell = false;
         over
@@ -336,6 +389,7 @@ impl Connection {
 
     /// The server sends bytes. Those before the first request are a greeting.
     fn answer(&mut self, seen: &Seen, fresh: u32) {
+        self.has_left = false;
         if let Some(open) = &mut self.open {
             let is_short = u64::from(fresh) <= SERVER_FAREWELL_BYTES_MAX;
             let is_later = open.first_reply_ns.is_some();
@@ -377,6 +431,7 @@ impl Connection {
     /// The capture has missed segments, and nobody knows of which connection.
     pub(crate) fn miss(&mut self) {
         self.spoil();
+        self.may_lack_begin = self.open.is_none_or(|it| it.first_reply_ns.is_some());
         // The missed bytes are no gap of a later turnaround.
         (self.client, self.server) = (Sent::default(), Sent::default());
     }

@@ -467,3 +467,91 @@ proptest! {
         }
     }
 }
+
+/// Returns a segment that ends a side.
+fn leaves(wire: &mut Wire, side: Side) -> Seen {
+    let end = Seen {
+        ends: true,
+        ..wire.says(side, 0)
+    };
+    let own = match side {
+        Client => &mut wire.client,
+        Server => &mut wire.server,
+    };
+    *own = own.wrapping_add(1);
+    end
+}
+
+#[test]
+fn the_end_of_a_slow_reply_is_no_farewell() {
+    // The client leaves first: it has the whole reply.
+    let mut wire = Wire::new();
+    let mut segments = wire.turns(1);
+    wire.at_ns += 4_000_000_000;
+    segments.push(wire.says(Server, 300));
+    segments.extend([Client, Server].map(|side| leaves(&mut wire, side)));
+    let found = taken(&segments);
+    assert_eq!((found[0].ended, found[0].reply_bytes), (Ended::Ok, 310));
+    assert!(found[0].ended_ns > ColumnNs(4_000_000_000));
+    // After a long pause it may be what made the client leave.
+    let mut wire = Wire::new();
+    let mut segments = wire.turns(1);
+    wire.at_ns += 300_000_000_000;
+    segments.push(wire.says(Server, 300));
+    segments.extend([Client, Server].map(|side| leaves(&mut wire, side)));
+    assert_eq!(ends(&segments), [Ended::Gap]);
+    // The server leaves a minute later: its last bytes were not said in leaving.
+    let mut wire = Wire::new();
+    let mut segments = wire.turns(1);
+    wire.at_ns += 150_000_000;
+    segments.push(wire.says(Server, 300));
+    wire.at_ns += 60_000_000_000;
+    segments.push(leaves(&mut wire, Server));
+    let found = taken(&segments);
+    assert_eq!((found[0].ended, found[0].reply_bytes), (Ended::Ok, 310));
+}
+
+#[test]
+fn a_request_whose_beginning_may_have_been_missed_is_not_measured() {
+    let mut wire = Wire::new();
+    let mut connection = begun(None);
+    let mut found = Vec::new();
+    for it in wire.turns(2) {
+        connection.take(&it, &mut found);
+    }
+    connection.miss();
+    for it in wire.turns(2) {
+        connection.take(&it, &mut found);
+    }
+    found.extend(connection.end(Ended::Cut));
+    let ends: Vec<Ended> = found.iter().map(|it| it.ended).collect();
+    assert_eq!(ends, [Ended::Ok, Ended::Gap, Ended::Gap, Ended::Ok]);
+}
+
+#[test]
+fn a_request_that_crosses_the_end_of_an_idle_connection_is_cut() {
+    let mut wire = Wire::new();
+    let mut segments = wire.turns(1);
+    wire.at_ns += 60_000_000_000;
+    // The client has not seen the end, and acknowledges nothing of it.
+    let acknowledged = Some(wire.server);
+    segments.push(leaves(&mut wire, Server));
+    wire.at_ns += 200_000;
+    let late = Seen {
+        acknowledged,
+        ..wire.says(Client, 300)
+    };
+    segments.extend([late, late]);
+    assert_eq!(ends(&segments), [Ended::Ok, Ended::Cut]);
+    // The rest of an upload whose reply came early is no request.
+    let mut wire = Wire::new();
+    let mut segments = wire.turns(1);
+    let acknowledged = Some(wire.server);
+    segments.push(leaves(&mut wire, Server));
+    let late = Seen {
+        acknowledged,
+        ..wire.says(Client, 300)
+    };
+    segments.push(late);
+    assert_eq!(ends(&segments), [Ended::Ok]);
+}

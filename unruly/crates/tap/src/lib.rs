@@ -24,4 +24,4 @@ pub use segment::{Link, Other, Segment, segment};
 pub use server::{SERVERS_MAX, Server};
 pub use tap::{Look, Tap, is_listening};
 pub use tracker::{Finished, OpenTurnaround, Tracker};
-pub use windows::{Second, WINDOW, Windows};
+pub use windows::{LAG, Second, WINDOW, Windows};

@@ -62,7 +62,12 @@ impl Server {
                 let found = found.with_context(|| {
                     format!("{text}: {host} has no address; hint: check the name")
                 })?;
-                found.map(|it| it.ip()).collect()
+                let found: Vec<IpAddr> = found.map(|it| it.ip()).collect();
+                // As a list of sockets has it: every address.
+                match found.iter().any(IpAddr::is_unspecified) {
+                    true => Vec::new(),
+                    false => found,
+                }
             }
         };
         Ok(Self {
@@ -76,8 +81,8 @@ impl Server {
     /// Returns true if who listens at this address listens for the service.
     pub(crate) fn listens_at(&self, address: SocketAddr) -> bool {
         let here = || self.hosts.is_empty() || self.hosts.iter().any(|it| is_of_this_host(*it));
-        let any = address.ip().is_unspecified() && here();
-        address.port() == self.port && (any || self.is_at(address))
+        let any = || address.ip().is_unspecified() && here();
+        address.port() == self.port && (self.is_at(address) || any())
     }
 
     /// Returns true if this address is the service's.
@@ -107,6 +112,10 @@ mod tests {
         assert!(web.is_at("127.0.0.1:443".parse().unwrap()));
         assert!(web.is_at("[::ffff:127.0.0.1]:443".parse().unwrap()));
         assert!(!web.is_at("127.0.0.2:443".parse().unwrap()));
+        for every in ["tcp://0.0.0.0:80", "tcp://[::]:80"] {
+            let every = Server::parse(every).unwrap();
+            assert!(every.is_at("192.0.2.1:80".parse().unwrap()));
+        }
         let all = Server::parse("tcp://*:6379").unwrap();
         assert_eq!(all.name, "*:6379");
         assert!(all.is_at("10.1.2.3:6379".parse().unwrap()));

@@ -56,11 +56,7 @@ impl Tap {
         let is_loopback =
             |it: &Server| it.hosts.iter().all(|host| host.is_loopback()) && !it.hosts.is_empty();
         let loopback = servers.iter().all(is_loopback).then_some(Ring::LOOPBACK);
-        let mut askers = Askers::start();
-        askers.name_listeners(|it| {
-            let named = servers.iter().find(|server| server.listens_at(it));
-            named.map(|server| server.name.as_str())
-        });
+        let askers = Askers::start(servers.clone());
         Ok(Self {
             ring: Ring::open(interface.or(loopback), &ports)?,
             tracker: Tracker::new(servers),

@@ -167,14 +167,12 @@ impl Tracker {
         {
             return;
         }
-        let Some(followed) = self
-            .connections
-            .get_mut(&ends)
-            .filter(|it| !it.connection.is_over())
-        else {
+        let Some(followed) = self.connections.get_mut(&ends) else {
             return;
         };
-        followed.seen_ns = at_ns;
+        if !followed.connection.is_over() {
+            followed.seen_ns = at_ns;
+        }
         let seen = Seen {
             side,
             at_ns,

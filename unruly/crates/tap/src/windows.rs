@@ -15,7 +15,7 @@ pub const WINDOW: DurationNs = DurationNs::millis(100);
 const WINDOWS: usize = 10;
 
 /// A turnaround counts only when it has ended, so a second is shown this much later.
-const LAG: DurationNs = DurationNs::seconds(1);
+pub const LAG: DurationNs = DurationNs::seconds(1);
 
 /// Turnarounds that are kept at most; with more of them a second is not complete.
 const KEPT_MAX: usize = 1 << 20;
@@ -25,6 +25,8 @@ const KEPT_MAX: usize = 1 << 20;
 pub struct Second {
     /// Turnarounds that ended well in it.
     pub count: u64,
+    /// Turnarounds without a reply whose connection has ended since the second before was given.
+    pub failed: u64,
     /// Turnarounds that could not be measured.
     pub unmeasured: u64,
     /// Response times: the median, the 99th percentile and the longest; `None` without any.
@@ -44,6 +46,9 @@ struct Kept {
 #[derive(Debug)]
 pub struct Windows {
     kept: Vec<VecDeque<Kept>>,
+    /// Turnarounds of each service that were cut off since the last second that was given. When one
+    /// was is known much later than when its request came.
+    failed: Vec<u64>,
 }
 
 impl Windows {
@@ -52,6 +57,7 @@ impl Windows {
     pub fn new(servers: usize) -> Self {
         Self {
             kept: vec![VecDeque::new(); servers],
+            failed: vec![0; servers],
         }
     }
 
@@ -59,7 +65,9 @@ impl Windows {
     pub fn add(&mut self, finished: &[Finished]) {
         for it in finished {
             let turnaround = &it.turnaround;
-            let kept = &mut self.kept[usize::from(it.server)];
+            let place = usize::from(it.server);
+            self.failed[place] += u64::from(turnaround.ended == Ended::Cut);
+            let kept = &mut self.kept[place];
             if kept.len() == KEPT_MAX {
                 kept.pop_front();
             }
@@ -111,6 +119,9 @@ impl Windows {
                     seconds[place].unmeasured += 1;
                 }
             }
+        }
+        for (second, failed) in seconds.iter_mut().zip(&mut self.failed) {
+            second.failed = std::mem::take(failed);
         }
         for (second, responses) in seconds.iter_mut().zip(&mut all) {
             second.count = responses.len() as u64;

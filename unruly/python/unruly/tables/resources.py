@@ -107,7 +107,9 @@ def held_back(resources: Table) -> Table:
     Table
         cell, process, throttled_ns (the sum), share (of the time in the samples).
     """
-    rows = resources.filter(resources.watched.notnull())
+    # a process that two programs sample has its limit in the rows of one
+    limited = resources.cgroup_throttled_ns.notnull()
+    rows = resources.filter(resources.watched.notnull() & limited)
     length = rows.ended_ns - rows.started_ns
     found = rows.group_by("cell", process=rows.watched).agg(
         throttled_ns=rows.cgroup_throttled_ns.sum().cast("int64"),

@@ -44,8 +44,9 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
     Means: A tap reads headers only, and believes that a connection carries one request after the
     other. With HTTP/2, gRPC or pipelines several are open at once, and which reply belongs to which
     request is in the content alone. Such connections are left out as a whole. If the tap missed
-    packets, those requests are left out. All other numbers are of the requests that remain, which
-    may differ from those left out.
+    packets, those requests are left out. So are those after whose reply a server left with a few
+    bytes more, which may be its farewell or the end of the reply. All other numbers are of the
+    requests that remain, which may differ from those left out.
 
     Next: Watch behind the proxy that speaks HTTP/2, where one connection carries one request.
     Where packets were missed, give the tap a core of its own.
@@ -61,7 +62,9 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
             continue
         missed = it.gap > lost - it.gap
         why = (
-            "the tap missed packets" if missed else "several were open at once on their connections"
+            "the tap missed packets, or could not distinguish a reply from a farewell"
+            if missed
+            else "several were open at once on their connections"
         )
         where = place_of(found, it)
         yield Finding(
@@ -81,7 +84,7 @@ def unmeasured(analysis: Analysis) -> Iterator[Finding]:
                 "n": it.n,
                 "share": share,
             },
-            "Give the tap a core of its own."
+            "Give the tap a core of its own, if it has missed packets (event `tap gap`)."
             if missed
             else "Watch where a connection carries one request after the other, behind the proxy.",
         )
@@ -366,11 +369,12 @@ def inconsistent(analysis: Analysis) -> Iterator[Finding]:
     Example: the tap counted 812 requests, and the load generator sent 6,500
 
     Raised: The number of requests that the tap saw at the services that the load generator asks is
-    not that of the load generator, to one in a hundred.
+    not that of the load generator, to one in a hundred or to 10 requests. If some connections
+    carried several requests at once, nobody can count them, and the finding [tap-unmeasured] has
+    their share.
 
-    Means: The tap watches another port or interface than the requests take, several requests share
-    a reply on the wire, as in a pipeline, or another client asks too. The numbers of the tiers are
-    not those of the measured requests.
+    Means: The tap watches another port or interface than the requests take, or another client asks
+    too. The numbers of the tiers are not those of the measured requests.
 
     Next: Check the addresses of the tap, and that a connection carries one request after the other.
 

@@ -38,6 +38,7 @@ JAM_LEAST: Final = 4.0
 JAM_TIME_MOST: Final = 0.1
 """What lasts for longer is the usual state."""
 SHORT: Final = "the service was watched for less than 3 s"
+MISSED: Final = "none of its requests can be measured: none was seen whole"
 OVERLAPPED: Final = "none of its requests can be measured: several were open at once"
 LONG: Final = "the run is longer than a day: it is too long for windows of 100 ms"
 LOST: Final = "more than 1 % of the requests had no reply, and how long they took is not known"
@@ -86,7 +87,7 @@ def tiers(context: Context) -> Tiers | None:
         own = windows[(windows["cell"] == cell) & (windows["tier"] == tier)]
         asked = askers[(askers["cell"] == cell) & (askers["tier"] == tier)]["asked_by"]
         names = tuple(map(str, asked.head(ASKERS_MOST)))
-        reason = SHORT if int(row["alone"]) or not int(row["overlapped"]) else OVERLAPPED
+        reason = SHORT if int(row["alone"]) else OVERLAPPED if int(row["overlapped"]) else MISSED
         one = _tier(row, own, names, LONG if too_long else reason)
         if found_links is not None:
             one = replace(one, chain=chain(context, found_links, windows, cell, tier))
@@ -164,8 +165,12 @@ def _checks(context: Context, found: list[Tier], known: Links) -> tuple[Check, .
         cell, sent, answered = str(row["cell"]), int(row["sent"]), int(row["answered"])
         front = [it for it in found if it.cell == cell and known.is_front(cell, it.tier)]
         # several requests at once on a connection cannot be counted
-        if front and not any(it.unmeasured - it.ends for it in front):
-            checks.append(Check(cell, sum(it.n - it.cut for it in front), answered, sent))
+        if front and not any(it.overlapped for it in front):
+            seen = sum(it.n - it.cut + it.gap for it in front)
+            if seen < answered and any(it.gap for it in front):
+                # packets were missed: whole requests may be among them
+                continue
+            checks.append(Check(cell, seen, answered, sent))
     return tuple(checks)
 
 
