@@ -1,7 +1,7 @@
 //! Tables of few rows: JSON lines while they grow, a segment when they are whole.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -25,6 +25,8 @@ pub struct TableSpool {
     meta: SegmentMeta,
     sequence: u32,
     rows: u64,
+    /// Length of the spool's whole lines.
+    bytes: u64,
     open: Option<(PathBuf, Flock<File>)>,
     /// Keeps recovery away, from the first row on.
     lock: Option<WriterLock>,
@@ -42,6 +44,7 @@ impl TableSpool {
             meta,
             sequence: 0,
             rows: 0,
+            bytes: 0,
             open: None,
             lock: None,
         }
@@ -58,7 +61,10 @@ impl TableSpool {
                 let run = self.directory.parent().unwrap_or(&self.directory);
                 self.lock = Some(WriterLock::share(run)?);
             }
-            self.open = Some(self.create()?);
+            let (path, mut file) = self.create()?;
+            let begun = file.stream_position();
+            self.bytes = begun.map_err(|source| TraceError::io(&path, "recording", source))?;
+            self.open = Some((path, file));
         }
         let Some((path, file)) = self.open.as_mut() else {
             return Ok(());
@@ -66,7 +72,13 @@ impl TableSpool {
         let io = |source| TraceError::io(path, "recording", source);
         let mut line = serde_json::to_vec(row).map_err(|error| io(error.into()))?;
         line.push(b'\n');
-        file.write_all(&line).map_err(io)?;
+        if let Err(error) = file.write_all(&line) {
+            // A full disk may have room again: the next row begins where this one did.
+            let _ = file.set_len(self.bytes);
+            let _ = file.seek(SeekFrom::Start(self.bytes));
+            return Err(io(error));
+        }
+        self.bytes += line.len() as u64;
         self.rows += 1;
         if self.rows >= SEGMENT_ROWS_MAX {
             self.seal()?;
@@ -119,7 +131,7 @@ pub(crate) fn create_spool(
     Ok((path, file))
 }
 
-/// Turns a spool of JSON lines into its segment and removes it. A torn last line is dropped.
+/// Turns a spool of JSON lines into its segment and removes it. A torn line is dropped.
 pub(crate) fn seal_lines(table: Table, path: &Path) -> Result<u64, TraceError> {
     let io = |source| TraceError::io(path, "reading the spool", source);
     let refused = |what: String| TraceError::Spool {
@@ -147,7 +159,7 @@ pub(crate) fn seal_lines(table: Table, path: &Path) -> Result<u64, TraceError> {
     };
     let rows: Vec<Map<String, Json>> = lines
         .map_while(Result::ok)
-        .map_while(|line| serde_json::from_str(&line).ok())
+        .filter_map(|line| serde_json::from_str(&line).ok())
         .collect();
     let columns = table.columns();
     let mut writer = SegmentWriter::create(table, &path.with_extension("parquet"))?;

@@ -66,10 +66,10 @@ pub(super) struct Counts {
     pub(super) foreign: u64,
     /// Those that lack a time or an id, or end before they begin.
     pub(super) damaged: u64,
-    /// Those in traces that had to be judged before they had settled, or that came when too many
-    /// were waiting.
+    /// Those in traces that had to be judged before they had settled; they are kept or left out like
+    /// others.
     pub(super) early: u64,
-    /// Those that came after their trace had been left out.
+    /// Those that were lost: they came after their trace had been left out, or when too many waited.
     pub(super) late: u64,
 }
 
@@ -186,7 +186,7 @@ impl Keeper {
             return;
         }
         if self.held >= 2 * WAITING_MOST {
-            self.counts.early += 1;
+            self.counts.late += 1;
             return;
         }
         self.held += 1;

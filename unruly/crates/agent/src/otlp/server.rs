@@ -20,6 +20,7 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prost::Message as _;
+use prost::encoding::{WireType, decode_key, decode_varint};
 use unruly_trace::monotonic;
 
 use super::keeper::Keeper;
@@ -126,10 +127,15 @@ async fn accept(listener: TcpListener, shared: Shared) {
 }
 
 async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Answer, Infallible> {
+    let other = ["/v1/metrics", "/v1/logs"].contains(&request.uri().path());
+    let may_have_spans = request.method() == Method::POST && !other;
     let found = match taken(request, &shared).await {
         Ok(answer) => answer,
         Err((status, why)) => {
-            shared.refused.fetch_add(1, Ordering::Relaxed);
+            // After this status an exporter sends the batch again.
+            if may_have_spans && status != StatusCode::SERVICE_UNAVAILABLE {
+                shared.refused.fetch_add(1, Ordering::Relaxed);
+            }
             refusal(status, &why)
         }
     };
@@ -165,7 +171,7 @@ async fn taken(request: Request<Incoming>, shared: &Shared) -> Result<Answer, Re
     };
     let is_json = is_json(&head.headers);
     match head.uri.path() {
-        "/v1/traces" => {
+        TRACES => {
             let export = export(&head.headers, &body, is_json)?;
             let mut keeper = shared.keeper.lock().unwrap_or_else(PoisonError::into_inner);
             keeper.take(&export, monotonic());
@@ -223,13 +229,77 @@ fn export(headers: &HeaderMap, body: &[u8], json: bool) -> Result<Export, Refusa
         }
     };
     let bad = |why: String| (StatusCode::BAD_REQUEST, why);
-    if json {
+    let begins = |byte: &&u8| matches!(**byte, b'{' | b'[');
+    if json && body.iter().filter(begins).count() > OBJECTS_MOST {
+        let why = "too many spans; hint: export smaller batches";
+        Err((StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()))
+    } else if json {
         serde_json::from_slice(body)
             .map_err(|error| bad(format!("no spans as JSON: {error}; hint: send OTLP")))
+    } else if is_too_many(body) {
+        let why =
+            format!("more than {MESSAGES_MOST} spans, or no OTLP; hint: export smaller batches");
+        Err((StatusCode::PAYLOAD_TOO_LARGE, why))
     } else {
         Export::decode(body)
             .map_err(|error| bad(format!("no spans of OTLP: {error}; hint: send OTLP")))
     }
+}
+
+/// Where exporters send spans.
+const TRACES: &str = "/v1/traces";
+
+/// Messages in a batch: services, libraries and spans. An empty one has two bytes, and takes a hundred
+/// in memory.
+const MESSAGES_MOST: usize = 50_000;
+
+/// Objects and lists in a batch of JSON, where attributes are objects too.
+const OBJECTS_MOST: usize = 400_000;
+
+/// True if a batch holds more messages than anybody exports at once.
+fn is_too_many(body: &[u8]) -> bool {
+    let mut left = MESSAGES_MOST;
+    // Spans, in libraries, in services; attributes, in a resource, in services.
+    exceeds(body, &[1, 2, 2], &mut left) || exceeds(body, &[1, 1, 1], &mut left)
+}
+
+/// Counts the messages on a way of tags down. A body that is none is refused when it is decoded.
+fn exceeds(mut bytes: &[u8], way: &[u32], left: &mut usize) -> bool {
+    let Some((first, rest)) = way.split_first() else {
+        return false;
+    };
+    while let Ok((tag, wire)) = decode_key(&mut bytes) {
+        let length = match wire {
+            WireType::Varint => {
+                if decode_varint(&mut bytes).is_err() {
+                    return false;
+                }
+                0
+            }
+            WireType::SixtyFourBit => 8,
+            WireType::ThirtyTwoBit => 4,
+            WireType::LengthDelimited => match decode_varint(&mut bytes) {
+                Ok(length) => usize::try_from(length).unwrap_or(usize::MAX),
+                Err(_) => return false,
+            },
+            // No message of OTLP has groups, which a decoder would skip.
+            WireType::StartGroup | WireType::EndGroup => return true,
+        };
+        let Some((own, behind)) = bytes.split_at_checked(length) else {
+            return false;
+        };
+        bytes = behind;
+        if tag == *first && wire == WireType::LengthDelimited {
+            if *left == 0 {
+                return true;
+            }
+            *left -= 1;
+            if exceeds(own, rest, left) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 fn inflate(body: &[u8]) -> Result<Vec<u8>, Refusal> {

@@ -104,8 +104,9 @@ def repeated_calls(analysis: Analysis) -> Iterator[Finding]:
     Example: slow “view” requests have 30 “SELECT item” spans of shop, usual ones 1.2
 
     Raised: In the slow requests of an operation, a layer has {CALLS_FACTOR:number} times as many
-    spans as in usual requests, and at least {CALLS_LEAST:number} more. The time of these spans and
-    of those below is not added up: the layers of one call may share the extra time.
+    spans as in usual requests, and at least {CALLS_LEAST:number} more. With the spans below them,
+    these take longer than in usual requests, by {EXTRA_LEAST:percent} of a usual response time or
+    more.
 
     Means: The service asks again for each item of a list, tries a failed call again, or answers a
     larger request. Each call may be fast.
@@ -191,7 +192,7 @@ def untraced(analysis: Analysis) -> Iterator[Finding]:
         }
         yield _missing("no service exported spans of these requests", told, evidence, received)
         return
-    lost = received.early + received.late + received.damaged
+    lost = received.late + received.damaged
     if received.refused or lost >= LOST_LEAST * received.received:
         yield _missing(
             "some spans that services exported were not taken",
