@@ -86,6 +86,19 @@ def test_an_error_is_a_failure_with_its_words_and_its_transaction_is_rolled_back
     assert database.psql(open_ones) == "0"
 
 
+def test_an_operation_that_timed_out_leaves_its_other_statements_out(
+    tmp_path: Path, database: Postgres
+) -> None:
+    script = (
+        "BEGIN; SELECT pg_sleep(1.5); UPDATE accounts SET balance = balance + 1 WHERE id = 2; "
+        "COMMIT"
+    )
+    before = int(database.psql("SELECT balance FROM accounts WHERE id = 2"))
+    run = drive(tmp_path, database.url, "--sql", script, "-n", "2", "-c", "1", "--timeout", "1s")
+    assert statuses(run) == {("timeout", None): 2}
+    assert int(database.psql("SELECT balance FROM accounts WHERE id = 2")) == before
+
+
 def test_an_operation_that_leaves_its_transaction_open_is_a_failure(
     tmp_path: Path, database: Postgres
 ) -> None:

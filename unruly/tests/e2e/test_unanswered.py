@@ -82,6 +82,21 @@ def test_a_request_that_had_timed_out_before_everything_was_killed_is_a_timeout(
     assert set(statuses(Measured(out))) == {"timeout"}
 
 
+def test_each_try_has_the_whole_timeout(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = ("-n", "4", "-w", "0s", "-c", "1", "--timeout", "300ms", "--retries", "2")
+    call("drive", program("silent"), *flags, "-q", "-o", out)
+    run = Measured(out)
+    assert statuses(run) == {"timeout": 4 * 3}
+    tries = run.rows(
+        "select attempt, sent_ns - lag(sent_ns) over (partition by request order by attempt)"
+        " from requests order by request, attempt"
+    )
+    for attempt, after_ns in tries:
+        if attempt:
+            assert after_ns >= 300_000_000, "the one before was given up early"
+
+
 def test_a_failed_request_is_tried_again_after_pauses_that_double(tmp_path: Path) -> None:
     out = tmp_path / "out"
     flags = ("-d", "1s", "-w", "0s", "-r", "20", "--retries", "4", "-q", "-o", out)

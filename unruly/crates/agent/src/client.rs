@@ -172,12 +172,14 @@ impl Client<'_> {
     /// Has every key written once, before the run begins.
     fn load(&self, engine: &mut Engine<'_>, keys: u64, sessions: Sessions) -> Result<()> {
         let most = LOAD_FAILURES_MAX.max(keys / 100);
-        let mut tries_failed = 0;
+        let tries_most = most * (1 + u64::from(self.options.retries));
+        let (mut tries_failed, mut gave_up) = (0, false);
         let mut source = LoadSource::new(keys, sessions, monotonic());
         engine.run(&mut source, &mut |live, recorder| {
             tries_failed += live.failed.values().sum::<u64>();
             say_progress(live, recorder, &self.ops);
-            if self.ground.inbox.is_stopped() || tries_failed > most {
+            gave_up = tries_failed > tries_most;
+            if self.ground.inbox.is_stopped() || gave_up {
                 Control::Stop
             } else {
                 Control::Continue
@@ -189,7 +191,13 @@ impl Client<'_> {
             ..
         } = engine.outcome();
         let failed = requests.unanswered;
-        if failed <= most || self.ground.inbox.is_stopped() {
+        // Keys that were never sent are first written during the run, whatever its mix.
+        let left = if gave_up {
+            keys - requests.scheduled.min(keys)
+        } else {
+            0
+        };
+        if failed + left <= most || self.ground.inbox.is_stopped() {
             let scheduled = requests.scheduled;
             report(&Report::Loaded { scheduled, failed });
             return Ok(());
@@ -200,7 +208,7 @@ impl Client<'_> {
             |(status, (_, words))| format!("{status}: {words}"),
         );
         let text = format!(
-            "preload: {failed} of the first {} keys could not be written ({said}); wanted them in the store before the run; hint: preload = false drives it as it is",
+            "preload: {failed} of the first {} keys could not be written in {tries_failed} failed tries ({said}); wanted them in the store before the run; hint: preload = false drives it as it is",
             requests.scheduled
         );
         report(&Report::Finding { text, fatal: true });

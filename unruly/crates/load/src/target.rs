@@ -379,6 +379,9 @@ pub trait Target: Send {
         true
     }
 
+    /// Sends no more of a request of several parts: it timed out, and its reply may still come.
+    fn stop(&mut self, _ticket: u64) {}
+
     /// Gives up a request: nobody waits for its reply any more.
     fn forget(&mut self, _ticket: u64) {}
 

@@ -29,6 +29,8 @@ use crate::services::{Ground, NotStarted, Services, settings_of};
 const SILENCE: DurationNs = DurationNs::seconds(20);
 /// A request that is tried again is late by several timeouts.
 const LATE_TIMEOUTS: i64 = 16;
+/// The longest pause before a request is tried again.
+const TRY_PAUSE: DurationNs = DurationNs::seconds(1);
 /// A process that is not ready by then never will be: two virtual machines, one after the other, have what they
 /// wait for behind them.
 const READY_TIMEOUT: Duration = Duration::from_secs(150);
@@ -281,7 +283,11 @@ impl<'a> Trial<'a> {
         let run = &self.plan.run;
         let late = match &self.plan.load {
             Load::Mesh(mesh) => nanoseconds(mesh.timeout) * LATE_TIMEOUTS,
-            Load::Drive(drive) => nanoseconds(drive.timeout) * LATE_TIMEOUTS,
+            Load::Drive(drive) => {
+                let tries = 1 + drive.store.as_ref().map_or(0, |it| i64::from(it.retries));
+                let waits = nanoseconds(drive.timeout) * LATE_TIMEOUTS.max(tries);
+                waits + TRY_PAUSE * (tries - 1)
+            }
             Load::Stream(stream) => nanoseconds(stream.wind_down),
         };
         [

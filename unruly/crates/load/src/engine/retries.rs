@@ -72,6 +72,7 @@ impl Engine<'_> {
             work.failed(task);
         }
         let pause_ns = PAUSE_MIN * (1 << record.attempt.min(10));
+        let due_ns = monotonic() + pause_ns.min(PAUSE_MAX);
         let attempt = record.attempt + 1;
         let empty = Record::empty();
         let again = Asked {
@@ -83,14 +84,15 @@ impl Engine<'_> {
                 supersedes: false,
                 ..asked.record
             },
+            // Each try has the whole timeout.
+            since_ns: due_ns,
             part_ns: None,
             moves: 0,
             announced: false,
             ticket: asked.record.request | u64::from(attempt) << ATTEMPT_SHIFT,
             ..*asked
         };
-        self.retries
-            .add(monotonic() + pause_ns.min(PAUSE_MAX), again);
+        self.retries.add(due_ns, again);
         true
     }
 

@@ -83,6 +83,7 @@ impl Engine<'_> {
             }
             return;
         }
+        self.targets[copy.asked.link].stop(copy.asked.ticket);
         let Some(ended) = self.pending.time_out(slot) else {
             return;
         };

@@ -118,6 +118,10 @@ impl<D: Dialect> Target for Connection<D> {
         self.0.turns().is_idle()
     }
 
+    fn stop(&mut self, ticket: u64) {
+        self.0.turns_mut().stop(ticket);
+    }
+
     fn forget(&mut self, ticket: u64) {
         self.0.turns_mut().forget(ticket);
     }

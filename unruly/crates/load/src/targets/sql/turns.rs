@@ -43,6 +43,8 @@ struct Open {
     sent: usize,
     bytes: usize,
     failure: Option<(ErrorKind, Vec<u8>)>,
+    /// It timed out: its further statements are left out.
+    stopped: bool,
     /// Nobody waits for it any more.
     forgotten: bool,
     rolls_back: bool,
@@ -76,6 +78,7 @@ impl Turns {
             sent: 0,
             bytes: 0,
             failure: None,
+            stopped: false,
             forgotten: false,
             rolls_back: false,
         });
@@ -120,7 +123,8 @@ impl Turns {
             return Next::Nothing;
         };
         let all = script.operations.get(open.operation).map_or(0, Vec::len);
-        if open.failure.is_none() && open.sent < all && !open.forgotten {
+        let left = open.sent < all;
+        if open.failure.is_none() && left && !open.forgotten && !open.stopped {
             return Next::Statement;
         }
         if !in_transaction || open.rolls_back {
@@ -128,10 +132,13 @@ impl Turns {
             return Next::Nothing;
         }
         open.rolls_back = true;
-        open.failure.get_or_insert_with(|| {
-            let words = b"the operation does not end its transaction".to_vec();
-            (ErrorKind::Store, words)
-        });
+        // One that timed out has its status already, and nothing more to complain of.
+        if !open.stopped {
+            open.failure.get_or_insert_with(|| {
+                let words = b"the operation does not end its transaction".to_vec();
+                (ErrorKind::Store, words)
+            });
+        }
         Next::RollBack
     }
 
@@ -169,6 +176,13 @@ impl Turns {
 
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_none() && self.waiting.is_empty() && self.replies.is_empty()
+    }
+
+    /// Leaves out the statements of an open operation that were not sent.
+    pub(super) fn stop(&mut self, ticket: u64) {
+        if let Some(open) = self.open.as_mut().filter(|it| it.ticket == ticket) {
+            open.stopped = true;
+        }
     }
 
     /// Gives an operation up. The server goes on with one that is open, and the next one waits.
