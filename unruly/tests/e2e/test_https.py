@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ssl
 import subprocess
 import threading
@@ -225,6 +226,35 @@ def test_without_keep_alive_each_request_has_a_connection_of_its_own(tmp_path: P
         run = drive(tmp_path, url, "-n", "40", "-c", "2", "--keep-alive", "false")
     assert statuses(run) == {("ok", 200): 40}
     assert len(set(numbers)) == len(numbers) == 40
+
+
+def test_the_password_of_the_environment_goes_to_whom_the_url_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNRULY_PASSWORD", SECRET)
+    seen: set[str] = set()
+
+    def handle(connection: Connection) -> None:
+        while connection.request():
+            seen.add(connection.headers.get("authorization", ""))
+            connection.reply()
+
+    with server(handle) as url:
+        drive(tmp_path, url, "-n", "5")
+        assert seen == {""}
+        seen.clear()
+        drive(tmp_path, url.replace("://", "://me@"), "-n", "5")
+    assert seen == {"Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()}
+    # who asks for it gets it without a name, too
+    with server(handle) as url:
+        drive(tmp_path, url, "-n", "5", "--auth", "basic")
+    assert "Basic " + base64.b64encode(f":{SECRET}".encode()).decode() in seen
+
+
+def test_a_password_without_a_user_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, f"http://:{SECRET}@127.0.0.1:1/")
+    assert "must have a user before its password" in said
+    assert SECRET not in said
 
 
 @pytest.mark.parametrize("way", ["header", "bearer"])

@@ -59,7 +59,7 @@ pub(crate) struct HttpArguments {
     /// File that says what users do, request after request (unruly help check), or a HAR file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     scenario: Option<String>,
-    /// How the password is sent: basic (with the user of the URL) or bearer (as a token)
+    /// How the password is sent: user (with that of the URL), basic or bearer (as a token)
     #[arg(long, help_heading = HTTP)]
     auth: Option<String>,
     /// Send several requests over a connection, one after the other: true or false
@@ -71,7 +71,7 @@ pub(crate) struct HttpArguments {
     /// PEM file of the authorities to trust (with TLS only; default: those of the system)
     #[arg(long, alias = "cacert", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     ca_cert: Option<String>,
-    /// PEM file of the client's own certificate (https only)
+    /// PEM file of the client's own certificate (with TLS only)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = HTTP)]
     client_cert: Option<String>,
     /// PEM file of the key of the client's certificate

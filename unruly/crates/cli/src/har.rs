@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use unruly_plan::{PASSWORD_PLACE, header_without_secret, is_secret};
+use unruly_plan::{PASSWORD_PLACE, header_without_secret, is_secret, is_secret_field};
 
 /// Headers that are the browser's own business, or that the engine sends itself.
 const LEFT_OUT: [&str; 12] = [
@@ -204,18 +204,12 @@ fn state(
 /// A query, a form or an object of JSON with `{password}` in the place of secrets, and their names.
 fn without_secrets(text: &str) -> (String, Vec<String>) {
     let mut names = Vec::new();
-    if let Ok(serde_json::Value::Object(mut object)) = serde_json::from_str(text) {
-        for (name, value) in &mut object {
-            if value.as_str().is_some_and(|it| is_secret(name, it)) {
-                names.push(name.clone());
-                *value = PASSWORD_PLACE.into();
-            }
-        }
-        let changed = || serde_json::Value::Object(object).to_string();
-        let text = if names.is_empty() {
-            text.to_owned()
-        } else {
-            changed()
+    let value = serde_json::from_str::<serde_json::Value>(text);
+    if let Some(mut value) = value.ok().filter(|it| it.is_object() || it.is_array()) {
+        hide_secrets(&mut value, &mut names, true);
+        let text = match names.is_empty() {
+            true => text.to_owned(),
+            false => value.to_string(),
         };
         return (text, names);
     }
@@ -228,6 +222,31 @@ fn without_secrets(text: &str) -> (String, Vec<String>) {
     });
     let text = fields.collect::<Vec<_>>().join("&");
     (text, names)
+}
+
+/// Puts `{password}` in the place of each secret in a value, however deep.
+/// At the top more names are taken for secrets.
+fn hide_secrets(value: &mut serde_json::Value, names: &mut Vec<String>, top: bool) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                let usual = top || is_secret_field(name);
+                let text = value.as_str().filter(|_| usual);
+                if text.is_some_and(|it| is_secret(name, it)) {
+                    names.push(name.clone());
+                    *value = PASSWORD_PLACE.into();
+                } else {
+                    hide_secrets(value, names, false);
+                }
+            }
+        }
+        serde_json::Value::Array(items) => {
+            for item in items {
+                hide_secrets(item, names, false);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A name that no state before it has: the method and the end of the path.
@@ -321,6 +340,25 @@ mod tests {
          "postData": {"params": [{"name": "user", "value": "a&b"}, {"name": "password", "value": "hunter2"}]}}},
         {"request": {"method": "GET", "url": "https://shop.example/items"}}
     ]}}"#;
+
+    #[test]
+    fn secrets_deep_in_a_body_and_in_fields_of_a_record_are_hidden() {
+        for (text, secret) in [
+            (
+                r#"{"variables":{"input":[{"password":"hunter2"}]}}"#,
+                "password",
+            ),
+            ("user%5Bpassword%5D=hunter2&a=1", "user%5Bpassword%5D"),
+            ("grant=x&refresh_token=hunter2", "refresh_token"),
+        ] {
+            let (hidden, names) = without_secrets(text);
+            assert!(!hidden.contains("hunter2"), "{hidden}");
+            assert!(hidden.contains(PASSWORD_PLACE), "{hidden}");
+            assert_eq!(names, [secret]);
+        }
+        let plain = r#"{"variables": {"page_token": "7", "key": "colour"}}"#;
+        assert_eq!(without_secrets(plain), (plain.to_owned(), Vec::new()));
+    }
 
     #[test]
     fn what_a_browser_recorded_is_a_scenario() {

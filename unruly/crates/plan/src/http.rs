@@ -101,8 +101,11 @@ impl Http {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Auth {
-    /// With the user's name (RFC 7617).
+    /// As [`Self::Basic`] if the URL names a user, and else not at all.
     #[default]
+    #[serde(rename = "user")]
+    OfUser,
+    /// With the user's name (RFC 7617), which may be empty.
     Basic,
     /// As a token, without a name (RFC 6750).
     Bearer,
@@ -110,8 +113,11 @@ pub enum Auth {
 
 impl Auth {
     /// The words in plans.
-    pub(crate) const WORDS: [(&'static str, Self); 2] =
-        [("basic", Self::Basic), ("bearer", Self::Bearer)];
+    pub(crate) const WORDS: [(&'static str, Self); 3] = [
+        ("user", Self::OfUser),
+        ("basic", Self::Basic),
+        ("bearer", Self::Bearer),
+    ];
 
     /// The word in plans.
     #[must_use]

@@ -88,7 +88,7 @@ pub use portion::Portion;
 pub use ramp::Ramp;
 pub use random::{mix, unmix};
 pub use scenario::{CAPTURED, Capture, Origin, Scenario, State, Step, Walks};
-pub use secret::{Secret, has_place, header_without_secret, is_secret, shown};
+pub use secret::{Secret, has_place, header_without_secret, is_secret, is_secret_field, shown};
 pub use service::{
     GoProgram, Impossible, Leads, Parameter, ParameterValue, Role, Service, ServiceFile,
     ServicePlace, ServicePlaces, ServiceProcess, ServiceStep, Stage, Template,

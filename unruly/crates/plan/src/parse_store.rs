@@ -627,7 +627,7 @@ fn url(section: &Section<'_>) -> Result<Url, PlanError> {
         ),
         UrlError::Form => section.refuse(key.name, error.to_string(), hint),
         // These complaints show it to nobody.
-        UrlError::Password | UrlError::TwoSecrets => {
+        UrlError::Password | UrlError::NoUser | UrlError::TwoSecrets => {
             let wanted = "must hold none, since plans are kept with their runs";
             section.complain(
                 key.name,

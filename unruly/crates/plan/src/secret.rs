@@ -51,19 +51,57 @@ const SECRET_OPTIONS: [&str; 17] = [
     "xamzsignature",
 ];
 
+/// The ends of other such names: `refresh_token`, `new_password`.
+const SECRET_OPTION_ENDS: [&str; 7] = [
+    "accesskey",
+    "apikey",
+    "passwd",
+    "password",
+    "secret",
+    "signature",
+    "token",
+];
+
+/// Names with such an end that let nobody in: the place in a list, and what a page sends back.
+const OPEN_OPTION_ENDS: [&str; 5] = [
+    "continuationtoken",
+    "csrftoken",
+    "nexttoken",
+    "pagetoken",
+    "synctoken",
+];
+
 /// True if the value of an option or a field of this name is a secret, and not the place of one or of
 /// a key.
 #[must_use]
 pub fn is_secret(name: &str, value: &str) -> bool {
     let plain = |c: &char| !matches!(c, '-' | '_');
-    let name: String = decoded(name)
-        .unwrap_or_default()
+    let name = decoded(name).unwrap_or_default();
+    // A form names the field of a record so: `user[password]`.
+    let own = name.strip_suffix(']').and_then(|it| it.rsplit_once('['));
+    let own = own.map(|(_, own)| own);
+    if own.is_some_and(|it| !is_secret_field(it)) {
+        return false;
+    }
+    let name: String = own
+        .unwrap_or(&name)
         .chars()
         .filter(plain)
         .map(|c| c.to_ascii_lowercase())
         .collect();
-    let named = SECRET_OPTIONS.contains(&name.as_str());
+    let ends = SECRET_OPTION_ENDS.iter().any(|end| name.ends_with(end));
+    let open = OPEN_OPTION_ENDS.iter().any(|end| name.ends_with(end));
+    let named = SECRET_OPTIONS.contains(&name.as_str()) || (ends && !open);
     named && !value.is_empty() && !(value.starts_with('{') && value.ends_with('}'))
+}
+
+/// True if a field of a record may hold a secret by its name. Words such as `key` are usual there.
+#[must_use]
+pub fn is_secret_field(name: &str) -> bool {
+    let letters = name.chars().filter(|c| !matches!(c, '-' | '_'));
+    let plain: String = letters.map(|c| c.to_ascii_lowercase()).collect();
+    let named = SECRET_OPTION_ENDS.iter().any(|end| plain.ends_with(end));
+    named || matches!(plain.as_str(), "pass" | "pwd")
 }
 
 /// Headers whose value lets somebody in, in small letters and without `-` and `_`.
@@ -249,6 +287,30 @@ mod tests {
             assert!(!shown(text).contains("s3cr3t"), "{}", shown(text));
         }
         assert_eq!(shown("redis:127.0.0.1"), "\"redis:127.0.0.1\"");
+    }
+
+    #[test]
+    fn a_field_of_a_record_and_a_longer_name_hold_secrets_too() {
+        for name in [
+            "user[password]",
+            "user%5Bpassword%5D",
+            "refresh_token",
+            "newPassword",
+            "X-Amz-Signature",
+        ] {
+            assert!(is_secret(name, "s3cr3t"), "{name}");
+            assert!(!is_secret(name, "{password}"), "{name}");
+        }
+        for name in [
+            "page_token",
+            "sort_key",
+            "tokens",
+            "user[name]",
+            "filter[key]",
+            "csrf-token",
+        ] {
+            assert!(!is_secret(name, "7"), "{name}");
+        }
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub enum UrlError {
         "must have its @ before the first /, ? or #; hint: in a password write %2F for /, %3F for ?, %23 for # and %40 for @, and in a path %40 for @"
     )]
     Ambiguous,
+    /// An HTTP server knows a password by its user.
+    #[error("must have a user before its password; hint: --auth bearer sends a token")]
+    NoUser,
     /// It holds a password and a token, or two of either.
     #[error("must hold one secret at most")]
     TwoSecrets,
@@ -48,6 +51,9 @@ pub enum UrlError {
 
 /// Schemes whose rest is a command, or nothing.
 const WITHOUT_HOSTS: [&str; 4] = [PROGRAM, "null", SERVICE, SYSTEM];
+
+/// Schemes of servers that take a password with a user only.
+const OF_USERS: [&str; 4] = ["http", "https", "grpc", "grpcs"];
 
 /// What stands for the key in a URL.
 const KEY: &str = "{key}";
@@ -184,8 +190,13 @@ impl Url {
     /// left out.
     pub fn places(&self) -> impl Iterator<Item = (&str, u16)> {
         let usual = match self.scheme.as_str() {
-            "http" | "grpc" | "openai" => Some(80),
-            "https" | "grpcs" | "openais" => Some(443),
+            "http" | "openai" => Some(80),
+            "https" | "openais" | "grpcs" => Some(443),
+            "grpc" => Some(50_051),
+            "cassandra" => Some(9_042),
+            "etcd" => Some(2_379),
+            "flurry" => Some(7_700),
+            "garage-k2v" => Some(3_904),
             "redis" | "rediss" => Some(6_379),
             "memcached" | "memcacheds" => Some(11_211),
             "postgres" => Some(5_432),
@@ -356,6 +367,9 @@ fn without_secret(text: &str) -> Result<(String, Option<Secret>), UrlError> {
     match authority.rsplit_once('@') {
         Some((userinfo, hosts)) => {
             let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+            if !password.is_empty() && user.is_empty() && OF_USERS.contains(&scheme) {
+                return Err(UrlError::NoUser);
+            }
             if !password.is_empty() {
                 secret = Some(Secret::new(decoded(password).ok_or(UrlError::Form)?));
             }

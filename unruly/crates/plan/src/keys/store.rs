@@ -208,8 +208,8 @@ table! {
 
     AUTH: Choice<Auth> = key(
         "auth",
-        Choice::of(|| Auth::WORDS.to_vec()).or(Auth::Basic),
-        "how the password is sent: with the user of the URL, or as a token; only for `http`",
+        Choice::of(|| Auth::WORDS.to_vec()).or(Auth::OfUser),
+        "how the password is sent: with the user of the URL if it names one, with its user or none, or as a token; only for `http`",
     ), |it| {
         let placed = it.http.as_ref().is_some_and(|http| http.has_password_place(&it.url));
         let http = it.http.as_ref().filter(|_| !placed);

@@ -4,7 +4,9 @@ use super::{CAPTURED, Capture, Next, Origin, Scenario, State};
 use crate::error::PlanError;
 use crate::http::{Headers, Method};
 use crate::keys::did_you_mean;
+use crate::secret::is_secret;
 use crate::section::{Section, Source};
+use crate::url::Url;
 
 const MANUAL: &str = "see unruly/docs/scenarios.md";
 
@@ -46,11 +48,15 @@ pub(super) fn scenario(text: &str) -> Result<Scenario, PlanError> {
         states.push(state);
     }
     let begins = connect(&sections, &mut states)?;
+    let hint = "url = \"https://shop.example\"";
+    let url = top.text("url", hint)?;
+    if let Some(error) = url.and_then(|it| it.parse::<Url>().err()) {
+        // It may hold a secret, and is not shown.
+        return Err(top.complain("url", "url is wrong", error.to_string(), hint));
+    }
     let scenario = Scenario {
         text: text.to_owned(),
-        url: top
-            .text("url", "url = \"https://shop.example\"")?
-            .map(str::to_owned),
+        url: url.map(str::to_owned),
         states,
         begins,
     };
@@ -133,6 +139,17 @@ fn path(section: &Section<'_>) -> Result<String, PlanError> {
     let Some(path) = section.text("path", hint)? else {
         return Err(section.missing("path", wanted, hint.to_owned()));
     };
+    // Before the other complaints, which show it.
+    let query = path.split_once('?').map_or("", |(_, query)| query);
+    let mut fields = query.split('&').filter_map(|it| it.split_once('='));
+    if fields.any(|(name, value)| is_secret(name, value)) {
+        return Err(section.complain(
+            "path",
+            "path is wrong",
+            "must hold no secret, since scenarios are kept with their runs".to_owned(),
+            "write {password} in its place, and put it in UNRULY_PASSWORD",
+        ));
+    }
     if path.starts_with("{captured.") {
         let hint = format!("path = \"/{path}\"; leave the leading / out of the captured value");
         return Err(section.refuse("path", wanted, &hint));

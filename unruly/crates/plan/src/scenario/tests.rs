@@ -211,6 +211,37 @@ fn what_is_no_scenario_has_an_error_with_its_line() {
     }
 }
 
+#[test]
+fn a_secret_in_an_address_is_refused_and_not_shown() {
+    let state = "[[state]]\nname = \"a\"\n";
+    for (text, said) in [
+        (
+            format!("url = \"https://me:s3cr3t@shop.example\"\n{state}path = \"/\"\n"),
+            "url is wrong",
+        ),
+        (
+            format!("url = \"https://shop.example?token=s3cr3t\"\n{state}path = \"/\"\n"),
+            "url is wrong",
+        ),
+        (
+            format!("{state}path = \"/i?a=1&api_key=s3cr3t\"\n"),
+            "write {password} in its place",
+        ),
+        (
+            format!("{state}path = \"i ?api_key=s3cr3t #x\"\n"),
+            "write {password} in its place",
+        ),
+    ] {
+        let error = text.parse::<Scenario>().expect_err(&text).to_string();
+        assert!(error.contains(said), "{text}: {error}");
+        assert!(!error.contains("s3cr3t"), "{error}");
+    }
+    let placed = format!(
+        "{state}path = \"/i?api_key={{password}}&token={{captured.t}}\"\ncapture = {{ t = \"json:t\" }}\n"
+    );
+    assert!(placed.parse::<Scenario>().is_ok());
+}
+
 proptest! {
     #[test]
     fn whatever_is_typed_is_a_scenario_or_an_error(text in "(\\[\\[state\\]\\]\n|name = \"[ab]\"\n|path = \"/\"\n|weight = [0-9]\n|then = \\{ [ab] = [01]\\.5, end = 0\\.5 \\}\n|capture = \\{ [ab] = \"(json|regex):[a.\\[]*\" \\}\n){0,12}") {

@@ -141,7 +141,7 @@ fn http(url: &Url, connections: u32, usual: bool) -> Http {
         auth: if url.is_secure() {
             Auth::Bearer
         } else {
-            Auth::Basic
+            Auth::OfUser
         },
         keep_alive: url.is_secure(),
         http2: url.is_secure(),

@@ -464,8 +464,10 @@ fn authorization(
             "wanted one without spaces and control characters",
             "put it in UNRULY_PASSWORD",
         )),
+        // The password of the environment is for whom the URL names.
+        (Auth::OfUser, _) if user.is_empty() => Ok(None),
         (Auth::Basic, None) if user.is_empty() => Ok(None),
-        (Auth::Basic, password) => {
+        (Auth::OfUser | Auth::Basic, password) => {
             let pair = format!("{user}:{}", password.unwrap_or_default());
             Ok(Some(format!("Basic {}", STANDARD.encode(pair))))
         }
