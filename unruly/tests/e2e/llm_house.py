@@ -26,6 +26,11 @@ class Model:
     """It closes the connection after this number of tokens."""
     error_after: int | None = None
     """It reports an error in the stream after this number of tokens."""
+    stream: str | None = None
+    """What its stream has instead of tokens, an event a line."""
+    whole: str = json.dumps({"choices": [{"message": {"content": "a whole reply"}}]})
+    """Its reply to a request without a stream, or where it sends none."""
+    streams: bool = True
     bodies: list[dict[str, object]] = field(default_factory=list)
     paths: set[str] = field(default_factory=set)
     authorizations: set[str] = field(default_factory=set)
@@ -60,13 +65,13 @@ def handler_of(model: Model) -> type[BaseHTTPRequestHandler]:
                 model.paths.add(self.path)
                 model.authorizations.add(self.headers.get("Authorization", ""))
                 model.sent_ns.append([])
-            if body.get("stream"):
+            if body.get("stream") and model.streams:
                 self.stream(number)
             else:
                 self.whole()
 
         def whole(self) -> None:
-            reply = json.dumps({"choices": [{"message": {"content": "a whole reply"}}]}).encode()
+            reply = model.whole.encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(reply)))
@@ -78,6 +83,12 @@ def handler_of(model: Model) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "text/event-stream; charset=utf-8")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
+            if model.stream is not None:
+                for line in model.stream.splitlines():
+                    event(self, line)
+                self.wfile.write(b"0\r\n\r\n")
+                self.wfile.flush()
+                return
             event(self, json.dumps({"choices": [{"delta": {"role": "assistant", "content": ""}}]}))
             for place in range(model.tokens):
                 if place == model.cut_after:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -180,6 +181,44 @@ def test_a_stream_that_does_not_reach_its_end_is_a_failure(
 
 
 @pytest.mark.parametrize(
+    ("model", "status", "words"),
+    [
+        (Model(stream="[DONE]"), "error:protocol", "the stream has no token"),
+        (
+            Model(stream='{"object":"error","message":"no memory"}\n[DONE]'),
+            "error:store",
+            "the stream reports an error",
+        ),
+        (
+            Model(streams=False, whole='{"error":{"message":"no such model"}}'),
+            "error:store",
+            "the reply reports an error",
+        ),
+    ],
+    ids=["empty", "object", "whole"],
+)
+def test_a_reply_of_a_success_without_tokens_is_a_failure(
+    tmp_path: Path, model: Model, status: str, words: str
+) -> None:
+    with llm(model) as place:
+        run = drive(tmp_path, f"openai://{place}/v1", "--prompt", "hi", "-n", "20")
+    assert statuses(run) == {(status, 200): 20}
+    told = run.rows("select detail from events where kind = 'complaint'")
+    assert any(words in detail for (detail,) in told), told
+
+
+def test_what_a_model_thinks_is_tokens_however_it_is_named(tmp_path: Path) -> None:
+    said = [{"reasoning": "hm"}, {"reasoning_content": "so"}, {"content": "yes"}]
+    events = [json.dumps({"choices": [{"delta": it}]}) for it in said]
+    model = Model(stream="\n".join([*events, "[DONE]"]))
+    with llm(model) as place:
+        run = drive(tmp_path, f"openai://{place}/v1", "--prompt", "hi", "-n", "10")
+    assert statuses(run) == {("ok", 200): 10}
+    assert len(spans(run, "first token")) == 10
+    assert len(spans(run, "token")) == 20
+
+
+@pytest.mark.parametrize(
     ("url", "flags", "said"),
     [
         ("openai://127.0.0.1:1/v1", [], "--prompt: "),
@@ -194,3 +233,10 @@ def test_what_a_model_cannot_be_asked_is_an_error_before_the_run(
     tmp_path: Path, url: str, flags: list[str], said: str
 ) -> None:
     assert said in refused(tmp_path, url, *flags)
+
+
+def test_an_option_of_the_url_beside_a_body_is_refused(tmp_path: Path) -> None:
+    body = tmp_path / "request.json"
+    body.write_text('{"model": "mine"}')
+    said = refused(tmp_path, "openai://127.0.0.1:1/v1?model=m", "--body", body)
+    assert "model=m; wanted it in the body" in said

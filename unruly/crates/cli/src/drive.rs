@@ -340,7 +340,10 @@ pub(crate) fn in_flags(error: anyhow::Error) -> anyhow::Error {
             hint,
             ..
         }) if key != "url" => {
-            let hint = hint.replace(key, &format!("--{}", key.replace('_', "-")));
+            let own = format!("--{}", key.replace('_', "-"));
+            let words = hint.split(' ');
+            let hint = words.map(|it| if it == key { own.as_str() } else { it });
+            let hint = hint.collect::<Vec<_>>().join(" ");
             let flag = flag(key, "");
             anyhow::anyhow!("{}: {wrong}; {wanted}; hint: {hint}", flag.trim_end())
         }

@@ -60,6 +60,14 @@ pub(crate) struct Etcd {
 }
 
 pub(crate) fn open(settings: &Settings) -> Result<Etcd> {
+    anyhow::ensure!(
+        settings.level != Some(StoreLevel::All),
+        "level: etcd knows first and quorum, and this is \"all\"; hint: --level quorum"
+    );
+    anyhow::ensure!(
+        settings.url.user.is_empty(),
+        "url: unruly does not log in at etcd; hint: leave the user out"
+    );
     let etcd = Etcd {
         nodes: settings.hosts(PORT),
         level: settings.level,

@@ -13,6 +13,9 @@ const PORTS: [(&str, u16); 4] = [
 
 pub(super) fn make(settings: &Settings<'_>) -> Result<Box<dyn Driver>, DriverError> {
     let url = &settings.store.url;
+    if url.scheme == "garage-k2v" {
+        super::without_level(settings)?;
+    }
     let known = PORTS.iter().find(|(scheme, _)| *scheme == url.scheme);
     // An unreachable host is reported before a program is started for it.
     addresses(settings, known.map_or(0, |(_, port)| *port))?;

@@ -53,6 +53,13 @@ pub(super) fn store(settings: &Settings<'_>) -> Result<Store, DriverError> {
     let Some(http) = &mut store.http else {
         return Ok(store);
     };
+    let about_body = ["model", "max_tokens", "stream"];
+    let given = about_body
+        .into_iter()
+        .find_map(|it| url.option(it).map(|value| (it, value)));
+    if let Some((name, value)) = given.filter(|_| http.prompt.is_none()) {
+        return Err(wrong(name, value, "it in the body, which is sent as it is"));
+    }
     if let Some(prompt) = &http.prompt {
         let model = url.option("model").unwrap_or("default");
         let mut body = match chat {
@@ -98,6 +105,8 @@ struct Stream {
     line: Vec<u8>,
     /// An event said that no token follows.
     ended: bool,
+    /// A token came, or an event said why there is none.
+    told: bool,
     /// An event said that something went wrong.
     broken: bool,
 }
@@ -118,6 +127,14 @@ struct Event<'a> {
     #[serde(borrow, default)]
     choices: Vec<Choice<'a>>,
     error: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    object: Option<std::borrow::Cow<'a, str>>,
+}
+
+impl Event<'_> {
+    fn is_error(&self) -> bool {
+        self.error.is_some() || self.object.as_deref() == Some("error")
+    }
 }
 
 #[derive(Deserialize)]
@@ -133,14 +150,19 @@ struct Choice<'a> {
 struct Delta<'a> {
     #[serde(borrow)]
     content: Option<std::borrow::Cow<'a, str>>,
+    /// The thinking before the answer, which servers name in two ways.
     #[serde(borrow)]
     reasoning_content: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    reasoning: Option<std::borrow::Cow<'a, str>>,
 }
 
 /// What a line of a stream is.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Token,
+    /// Why the text ends.
+    Finish,
     End,
     Broken,
     Other,
@@ -158,7 +180,7 @@ fn line(bytes: &[u8]) -> Line {
     let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
         return Line::Broken;
     };
-    if event.error.is_some() {
+    if event.is_error() {
         return Line::Broken;
     }
     let has_text = |choice: &Choice<'_>| {
@@ -167,13 +189,14 @@ fn line(bytes: &[u8]) -> Line {
             choice.text.as_ref(),
             delta.and_then(|it| it.content.as_ref()),
             delta.and_then(|it| it.reasoning_content.as_ref()),
+            delta.and_then(|it| it.reasoning.as_ref()),
         ];
         texts.into_iter().flatten().any(|text| !text.is_empty())
     };
     if event.choices.iter().any(has_text) {
         Line::Token
     } else if event.choices.iter().any(|it| it.finish_reason.is_some()) {
-        Line::End
+        Line::Finish
     } else {
         Line::Other
     }
@@ -210,16 +233,30 @@ impl Tokens {
         let (mut answer, mut code, mut closes) = (Answer::Done, 200, false);
         if let Some(stream) = &mut self.stream {
             // The last line may have no end.
-            stream.ended |= line(stream.line.trim_ascii()) == Line::End;
+            let last = line(stream.line.trim_ascii());
+            stream.note(&last);
             (code, closes) = (stream.code, stream.closes);
             if stream.broken {
                 answer = Answer::Failed(ErrorKind::Store, b"the stream reports an error");
             } else if !stream.ended {
                 let words = b"the stream ended before its last token";
                 answer = Answer::Failed(ErrorKind::Protocol, words);
+            } else if !stream.told {
+                let words = b"the stream has no token, and no reason why it has none";
+                answer = Answer::Failed(ErrorKind::Protocol, words);
             }
         }
         self.reply(answer, code, closes, bytes)
+    }
+
+    /// What a reply says that is no stream. Some servers report an error with the code of a success.
+    fn judged<'a>(&self, head: &Head<'a>, body: Option<&[u8]>) -> Answer<'a> {
+        let event = body.and_then(|it| serde_json::from_slice::<Event<'_>>(it).ok());
+        let expect = &self.http.ask(0).expect;
+        if expect.has(head.status) && event.is_some_and(|it| it.is_error()) {
+            return Answer::Failed(ErrorKind::Store, b"the reply reports an error");
+        }
+        judged(expect, head.status, false, head.line, None)
     }
 
     fn begin<'a>(
@@ -229,16 +266,10 @@ impl Tokens {
     ) -> Result<Option<Incoming<'a>>, ProtocolError> {
         let good = self.http.ask(0).expect.has(head.status) && head.has_events;
         if !good {
-            let Some((_, bytes)) = head.body(input)? else {
+            let Some((body, bytes)) = head.body(input)? else {
                 return Ok(None);
             };
-            let answer = judged(
-                &self.http.ask(0).expect,
-                head.status,
-                false,
-                head.line,
-                None,
-            );
+            let answer = self.judged(head, body);
             return self
                 .reply(answer, head.status, head.closes, bytes)
                 .map(Some);
@@ -254,6 +285,7 @@ impl Tokens {
             framing,
             line: Vec::new(),
             ended: false,
+            told: false,
             broken: false,
         });
         if matches!(head.known_length(), Some(0)) {
@@ -282,9 +314,15 @@ impl Stream {
         }
         let kind = line(self.line.trim_ascii_end());
         self.line.clear();
-        self.ended |= kind == Line::End;
-        self.broken |= kind == Line::Broken;
+        self.note(&kind);
         Ok((bytes, kind))
+    }
+
+    /// Notes what a line says of the whole stream.
+    fn note(&mut self, kind: &Line) {
+        self.ended |= matches!(kind, Line::End | Line::Finish);
+        self.told |= matches!(kind, Line::Token | Line::Finish);
+        self.broken |= *kind == Line::Broken;
     }
 }
 
@@ -357,13 +395,7 @@ impl Target for Tokens {
             }
             None => match head(input, false)? {
                 Some(head) if head.is_until_close() => {
-                    let answer = judged(
-                        &self.http.ask(0).expect,
-                        head.status,
-                        false,
-                        head.line,
-                        None,
-                    );
+                    let answer = self.judged(&head, Some(&input[head.bytes..]));
                     self.reply(answer, head.status, true, input.len()).map(Some)
                 }
                 _ => Ok(None),
