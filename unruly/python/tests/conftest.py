@@ -14,6 +14,8 @@ from ibis.backends.duckdb import Backend
 from ibis.expr.operations import InMemoryTable
 
 import unruly
+from quick import numbers
+from stores_world import rising_load
 from synthetic import write_run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -53,6 +55,14 @@ def clean_run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def clean(clean_run):
     return unruly.analyse(unruly.open_run(clean_run))
+
+
+@pytest.fixture(scope="session")
+def rising(tmp_path_factory):
+    """Return the analysis of a store under rising load, whose p99 breaks at the last one."""
+    return numbers(
+        write_run(tmp_path_factory.mktemp("rising") / "run", **rising_load(slow_from=1600))
+    )
 
 
 @pytest.fixture(scope="session")

@@ -75,12 +75,12 @@ def untouched(rows: Table, quiet: Table, patience_ns: float) -> Table:
 
 
 def first_hurt(rows: Table, windows: Table) -> Table:
-    """Return the scheduled time of the first request that failed or was slower than without faults.
+    """Return the scheduled time of the first request that failed or was slower than a limit.
 
     Parameters
     ----------
     windows : Table
-        fault, from_ns, to_ns, free_max_ns (the longest latency of a good request without a fault).
+        fault, from_ns, to_ns, free_max_ns (the longest latency of a request that is not hurt).
 
     Returns
     -------

@@ -236,9 +236,12 @@ def _quiet(windows: pd.DataFrame, legs: pd.DataFrame) -> pd.DataFrame:
 def _usual_silence(rows: Any, quiet: pd.DataFrame) -> pd.DataFrame:
     """Return the longest fault-free silence of each cell: gap_ns, and of how many replies."""
     named = quiet[["from_ns", "to_ns"]].assign(fault=np.arange(len(quiet)))
-    found = fetch(fault_tables.silences(rows, inline(named)))
-    found = found.assign(cell=quiet["cell"].to_numpy()[found["fault"].to_numpy(dtype="int64")])
-    return found.groupby("cell").agg(gap_ns=("gap_ns", "max"), came=("came", "sum"))
+    found = fetch(fault_tables.silences(rows, inline(named))).set_index("fault")
+    # a stretch without any good reply is one silence
+    gap = named["fault"].map(found["gap_ns"]).fillna(named["to_ns"] - named["from_ns"])
+    came = named["fault"].map(found["came"]).fillna(0)
+    known = pd.DataFrame({"cell": quiet["cell"], "gap_ns": gap.astype(float), "came": came})
+    return known.groupby("cell").agg(gap_ns=("gap_ns", "max"), came=("came", "sum"))
 
 
 def _recovered(rows: Any, windows: pd.DataFrame) -> pd.DataFrame:
@@ -290,7 +293,7 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any], lost: 
     back = own["back_ns"]
     if back.isna().any():
         absent["back_ns"] = "no reply came in fault-free time"
-    if not free.get("gap_ns", np.nan) > 0:
+    if not free.get("came", 0) > 0:
         absent["free_gap_ns"] = "no reply came in fault-free time"
     first = own.iloc[0]
     return FaultEffect(
@@ -311,7 +314,7 @@ def _effect(own: pd.DataFrame, due: dict[str, Any], free: dict[str, Any], lost: 
         ratio,
         None if back.isna().any() else tuple(it if np.isfinite(it) else None for it in back),
         float(own["gap_ns"].max()),
-        float(free["gap_ns"]) if free.get("gap_ns", np.nan) > 0 else None,
+        float(free["gap_ns"]) if free.get("came", 0) > 0 else None,
         _is_silent(own, free),
         lost,
         int(own["beside"].sum()),

@@ -70,7 +70,8 @@ def is_hurt(effect: FaultEffect) -> bool:
 
 def is_comparable(effect: FaultEffect) -> bool:
     """Return whether there is a fault-free p99 or silence to compare with, or requests failed."""
-    return effect.failed > 0 or effect.silent or effect.p99_ratio is not None
+    known = effect.p99_ratio is not None or effect.free_gap_ns is not None
+    return effect.failed > 0 or known
 
 
 def unseen_sentence(effects: Sequence[FaultEffect]) -> str:
@@ -98,7 +99,9 @@ def fault_sentence(effect: FaultEffect, *, several: bool) -> str:
     """Say what one fault did."""
     name = fault_name(effect, several=several)
     failed = f"{count(effect.failed)} of {count(effect.due)}"
-    if effect.p99 is None:
+    if not effect.due:
+        hurt = "no request was due in it"
+    elif effect.p99 is None:
         hurt = f"{failed} requests due in it failed"
     else:
         ratio = effect.p99_ratio
