@@ -229,7 +229,8 @@ def _lag_at_end(context: Context, largest_ns: float) -> float:
     ends = ends.agg(first_ns=("first_ns", "min"), last_ns=("last_ns", "max"))
     lasted = ends["last_ns"] - ends["first_ns"]
     since = inline(ends[["cell", "repeat"]].assign(from_ns=ends["last_ns"] - lasted // ENDS))
-    return _number(fetch(request_tables.lag_at_end(context.rows, since))["lag"].iloc[0]) or 0.0
+    rows = _without(context, context.measured_clients)
+    return _number(fetch(request_tables.lag_at_end(rows, since))["lag"].iloc[0]) or 0.0
 
 
 def fell_behind(context: Context, lag_ns: float) -> dict[str, float] | None:
