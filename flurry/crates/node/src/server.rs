@@ -454,7 +454,8 @@ impl<M: StateMachine> Part for Shard<M> {
         if refused != self.refused.as_deref() {
             if let Some(reason) = refused {
                 let server = self.machine.life().endpoint.server.0;
-                warn!(server, "it is not admitted: {reason}");
+                // A field is quoted: a stranger may have sent the text.
+                warn!(server, reason, "it is not admitted");
             }
             self.refused = refused.map(ToOwned::to_owned);
         }

@@ -269,6 +269,7 @@ impl<M: StateMachine> Server<M> {
                 self.send(back, Message::Control(held));
             }
             Control::Prove(life, proof) if life == self.params.life.incarnation => {
+                self.refused = None;
                 self.ask_to_join(proof);
             }
             Control::JoinRefused(server, reason) if server == self.me() => {
@@ -391,6 +392,7 @@ impl<M: StateMachine> Server<M> {
             incarnation,
         } = self.params.life;
         let was_member = self.is_member();
+        self.refused = None;
         let is_member = config.has(endpoint.server, incarnation);
         if was_member && !is_member {
             self.leave();
