@@ -135,7 +135,7 @@ def test_the_pool_of_an_application_that_is_too_small_is_named(tmp_path: Path) -
     # a search is work for the database, so that its only connection is always in use
     assert [it["evidence"]["cell"] for it in found] == ["pool_size=1"]
     assert found[0]["title"].startswith(
-        "app: requests waited for one of its 1 connections to db, or for a thread: "
+        "app (pool_size=1): requests waited for one of its 1 connections to db, or for a thread: "
     )
     rows = run.verdict()["tiers"]["rows"]
     chains = {(it["cell"], it["tier"]): it["chain"] for it in rows}
