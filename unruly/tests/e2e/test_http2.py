@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -109,3 +113,57 @@ def test_a_stall_counts_against_every_request_that_was_scheduled_in_it(
     with nginx(tmp_path, tls=True, http2=True) as url:
         words = [f"{url}/page.txt", "-k", "-c", "64", *flags]
         counts_its_stall(tmp_path / "out", 1000, lambda: workers(tmp_path), *words)
+
+
+@contextmanager
+def one_that_hangs(port: int, run: Path) -> Iterator[tuple[int, list[socket.socket]]]:
+    """Pass connections on to a port, but let the first one of a run hang; yield the own port."""
+    hung: list[socket.socket] = []
+    passed: list[socket.socket] = []
+
+    def copy(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+        for it in (source, sink):
+            with suppress(OSError):
+                it.shutdown(socket.SHUT_RDWR)
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                if run.exists() and not hung:
+                    hung.append(client)
+                    continue
+                upstream = socket.create_connection(("127.0.0.1", port))
+                passed.extend((client, upstream))
+                for pair in ((client, upstream), (upstream, client)):
+                    threading.Thread(target=copy, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        try:
+            yield listener.getsockname()[1], hung
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for it in (*hung, *passed):
+                it.close()
+
+
+def test_a_handshake_that_nobody_answers_is_given_up(tmp_path: Path) -> None:
+    """Whoever waits on such a connection waits for ever, though a new one would be answered."""
+    certificate(tmp_path)
+    out = tmp_path / "hung" / "run-0"
+    out.parent.mkdir()
+    with nginx(tmp_path, tls=True, http2=True) as url:
+        port = int(url.rpartition(":")[2])
+        with one_that_hangs(port, out) as (own, hung):
+            words = ["--http2", "-k", "-c", "1", "--timeout", "1s", "-n", "30"]
+            run = drive(out.parent, f"https://127.0.0.1:{own}/page.txt", *words)
+    assert hung, "no connection was begun during the run"
+    found = statuses(run)
+    assert found[("ok", 200)] >= 20, found
+    assert sum(found.values()) == 30

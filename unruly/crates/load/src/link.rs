@@ -121,6 +121,8 @@ pub(crate) struct Link {
     /// Messages that wait until TLS is ready.
     held: Vec<(Option<Slot>, Vec<u8>)>,
     backoff_ns: DurationNs,
+    /// When it was last begun.
+    began_ns: MonoNs,
     /// Bytes for the kernel, from `head` on.
     out: Vec<u8>,
     head: usize,
@@ -149,6 +151,7 @@ impl Link {
                 status: Status::Error(ErrorKind::Disconnected),
             },
             backoff_ns: BACKOFF_MIN,
+            began_ns: MonoNs(0),
             out: Vec::new(),
             head: 0,
             queued: 0,
@@ -220,8 +223,14 @@ impl Link {
         matches!(self.place, Place::Local(_))
     }
 
+    /// When this connection began, while TCP connects, or TLS agrees on its keys.
+    pub(crate) fn beginning_ns(&self) -> Option<MonoNs> {
+        self.is_beginning().then_some(self.began_ns)
+    }
+
     /// Starts to connect.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
+        self.began_ns = monotonic();
         let (socket, address) = match &self.place {
             Place::Stream(address) | Place::Upgraded(address, _) => {
                 let socket = new_socket(*address, Type::STREAM)?;
@@ -333,10 +342,11 @@ impl Link {
     /// Closes the connection after a failure. Returns what becomes of its open copies.
     pub(crate) fn fail(&mut self, error: &io::Error, now_ns: MonoNs) -> Status {
         let refused = error.kind() == io::ErrorKind::ConnectionRefused;
-        let now = if refused {
-            Status::Refused
-        } else {
-            Status::Error(ErrorKind::Reset)
+        let now = match error.kind() {
+            io::ErrorKind::ConnectionRefused => Status::Refused,
+            // It never was one.
+            io::ErrorKind::TimedOut => Status::Error(ErrorKind::Disconnected),
+            _ => Status::Error(ErrorKind::Reset),
         };
         let later = if refused {
             now

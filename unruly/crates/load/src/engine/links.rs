@@ -3,10 +3,13 @@
 use std::cmp::Reverse;
 use std::io;
 
-use unruly_trace::{ErrorKind, MonoNs, Status, monotonic};
+use unruly_trace::{DurationNs, ErrorKind, MonoNs, Status, monotonic};
 
 use super::Engine;
 use crate::pending::Slot;
+
+/// The least time that a connection has to begin: a distant server with a slow handshake needs some.
+const BEGINNING_MIN: DurationNs = DurationNs::seconds(5);
 
 impl Engine<'_> {
     pub(super) fn fail_link(&mut self, link: usize, error: &io::Error) {
@@ -99,6 +102,34 @@ impl Engine<'_> {
         if let Err(error) = self.poller.add(socket, link as u64, true) {
             return self.fail_link(link, &error);
         }
+        if let Some(began_ns) = self.links[link].beginning_ns() {
+            self.beginnings.push_back((began_ns, link));
+        }
         self.send_parked(link);
+    }
+
+    /// When the next connection has been beginning for too long.
+    pub(super) fn next_beginning_ns(&mut self) -> Option<MonoNs> {
+        while let Some(&(began_ns, link)) = self.beginnings.front() {
+            if self.links[link].beginning_ns() == Some(began_ns) {
+                return Some(began_ns + self.options.timeout_ns.max(BEGINNING_MIN));
+            }
+            // It was made, or has failed.
+            self.beginnings.pop_front();
+        }
+        None
+    }
+
+    /// Ends connections that do not come about. A new one may: the server was away when this one
+    /// began, and the kernel tries again ever more seldom.
+    pub(super) fn give_up_beginnings(&mut self, now_ns: MonoNs) {
+        while self
+            .next_beginning_ns()
+            .is_some_and(|at_ns| at_ns <= now_ns)
+        {
+            if let Some((_, link)) = self.beginnings.pop_front() {
+                self.fail_link(link, &io::Error::from(io::ErrorKind::TimedOut));
+            }
+        }
     }
 }

@@ -18,7 +18,7 @@ mod streams;
 mod time_limits;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
 
 use unruly_trace::{
@@ -225,6 +225,8 @@ pub struct Engine<'a> {
     /// Connections that are down, by when each is made again; an entry counts while that is its
     /// connection's time. Empty where each carries one request at a time: a request makes those.
     down: BinaryHeap<Reverse<(MonoNs, usize)>>,
+    /// Connections that were begun, and when; an entry counts while that is its connection's time.
+    beginnings: VecDeque<(MonoNs, usize)>,
     /// The connections again, where each carries one request at a time; empty where not.
     lanes: Vec<Lane>,
     pools: Vec<Pool>,
@@ -291,6 +293,7 @@ impl<'a> Engine<'a> {
             clock,
             recorder,
             down: down.collect(),
+            beginnings: VecDeque::new(),
             links: links.collect(),
             lanes,
             pools,
@@ -376,6 +379,7 @@ impl<'a> Engine<'a> {
             let now_ns = self.send_due(source);
             self.keep_time_limits(now_ns);
             self.reconnect(now_ns);
+            self.give_up_beginnings(now_ns);
             self.try_again(now_ns);
             let idle = self.pending.open() == 0 && self.retries.is_empty();
             if idle && self.ended.is_empty() && source.is_over() {
@@ -465,6 +469,7 @@ impl<'a> Engine<'a> {
             due_ns,
             limit_ns,
             self.next_reconnect_ns(),
+            self.next_beginning_ns(),
             self.retries.next_at_ns(),
         ]
         .into_iter()
