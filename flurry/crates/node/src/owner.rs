@@ -292,12 +292,11 @@ impl<C: Caller> Owner<C> {
         self.portal.held()
     }
 
-    /// Copies of each key, as far as there are servers for them.
+    /// Copies of each key, as far as there are servers for them. One that was counted out has none.
     pub(crate) fn copies(&self) -> usize {
         self.router.config().map_or(1, |config| {
-            usize::from(config.replicas)
-                .min(config.members.len())
-                .max(1)
+            let there = config.members.iter().filter(|it| !it.gone).count();
+            usize::from(config.replicas).min(there).max(1)
         })
     }
 
