@@ -207,9 +207,13 @@ impl Client<'_> {
             || "without a word of the store".to_owned(),
             |(status, (_, words))| format!("{status}: {words}"),
         );
+        let first = requests.scheduled;
+        let told = match failed > most {
+            true => format!("{failed} of the first {first} keys could not be written"),
+            false => format!("{tries_failed} tries to write the first {first} keys failed"),
+        };
         let text = format!(
-            "preload: {failed} of the first {} keys could not be written in {tries_failed} failed tries ({said}); wanted them in the store before the run; hint: preload = false drives it as it is",
-            requests.scheduled
+            "preload: {told} ({said}); wanted them in the store before the run; hint: preload = false drives it as it is"
         );
         report(&Report::Finding { text, fatal: true });
         Ok(())
