@@ -18,7 +18,7 @@ from unruly.base.analysis import Analysis
 from unruly.base.comparison import Comparison, Side
 from unruly.base.judging import judge
 from unruly.base.limits import Limit, read_limits
-from unruly.errors import ComparisonError
+from unruly.errors import ComparisonError, ParameterError
 from unruly.ingest import Imported, Options, import_files, join_files
 from unruly.ingest.log_format import with_format
 from unruly.output.export import check_choice, format_of, hgrm_lines, hlog_lines, write_rows
@@ -285,6 +285,8 @@ def import_file(
     """
     files = [path] if isinstance(path, str | os.PathLike) else list(path)
     progress = Progress()
+    if into and tag is not None:
+        raise ParameterError("tag", "is of a new run", "a run that has one already", "leave it out")
     bring = join_files if into else import_files
     options = Options(
         value=value,

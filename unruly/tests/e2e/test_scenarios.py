@@ -251,6 +251,13 @@ def test_check_says_what_is_missing(tmp_path: Path) -> None:
         assert said in found.stderr
 
 
+def test_check_says_that_it_leaves_http2_out(tmp_path: Path) -> None:
+    scenario = tmp_path / "shop.toml"
+    scenario.write_text(SCENARIO)
+    found = call("check", scenario, "http://127.0.0.1:1", "--http2")
+    assert "--http2 is left out" in found.stderr
+
+
 HAR = """
 {"log": {"entries": [
   {"startedDateTime": "2026-11-27T10:00:00.000Z", "time": 5, "request": {"method": "GET",

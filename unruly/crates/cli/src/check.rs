@@ -10,7 +10,7 @@ use unruly_plan::{Load, Plan, Portion, Scenario, Secret, Transport, Url, Walks};
 use unruly_program::{password_of, printable};
 use unruly_trace::DurationNs;
 
-use crate::cli::say;
+use crate::cli::{say, say_error};
 use crate::drive::flag;
 use crate::drive_http::{HttpArguments, scenario};
 
@@ -75,6 +75,12 @@ pub(crate) fn check(mut arguments: CheckArguments) -> Result<u8> {
     let (values, password) = http.values(typed)?;
     let own = || std::env::var(unruly_load::PASSWORD).ok().map(Secret::new);
     let password = password.or_else(own);
+    if values
+        .iter()
+        .any(|(path, value)| *path == "drive.http2" && value.is_some())
+    {
+        say_error("--http2 is left out: the exchanges are shown as text, and go over HTTP/1.1");
+    }
     let plan = plan(&url, &text, &values)?;
     let Load::Drive(drive) = &plan.load else {
         anyhow::bail!("{url}: it is no store");

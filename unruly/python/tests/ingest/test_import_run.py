@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import unruly
-from unruly import IngestError, checksum
+from unruly import IngestError, ParameterError, checksum
 from unruly.__main__ import main
 from unruly.ingest import Options, import_files
 from unruly.ingest import writer as writing
@@ -131,6 +131,11 @@ def test_segments_are_of_the_schema_and_hold_at_most_a_million_rows(bring, monke
         assert footer["unruly.table"] == "requests"
     assert [row[0] for row in made.rows("(received_ns - sent_ns) // 1000000")] == list(range(1_000))
     assert [row[0] for row in made.rows("request")] == list(range(1_000))
+
+
+def test_a_tag_is_refused_beside_a_run_that_has_one(tmp_path):
+    with pytest.raises(ParameterError, match="tag: is of a new run"):
+        unruly.import_file(tmp_path / "gc.log", tmp_path / "run", into=True, tag="night")
 
 
 def test_a_failed_import_leaves_nothing_behind(tmp_path):
