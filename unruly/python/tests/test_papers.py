@@ -116,7 +116,9 @@ def test_a_run_of_another_plan_is_refused_with_the_plans_that_are_judged():
 def test_the_evidence_of_a_matrix_is_that_of_its_analysis(tmp_path):
     calm = matrix(tmp_path / "calm")
     assert judges.JUDGES["p99_bound"](calm).systems == ("all",)
-    assert judges.JUDGES["haircut_everywhere"](calm).verdict == "holds"
+    # all of four, which are too few for every one
+    found = judges.JUDGES["haircut_everywhere"](calm)
+    assert (found.verdict, found.estimate) == ("undecided", 1.0)
     # 15 of 1,000 requests 5,000 times slower: the p99 is dozens of means away
     wild = matrix(tmp_path / "run", duration_s=60, rate_hz=100, cell_tails={ODD: (0.015, 5000.0)})
     assert judges.JUDGES["p99_bound"](wild).verdict == "does not hold"

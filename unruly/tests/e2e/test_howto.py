@@ -382,6 +382,7 @@ def test_every_command_of_a_how_to_is_run_or_says_why_not() -> None:
         ("install.md", "make test-release runs the image with podman"),
         ("ci.md", "GitHub runs it; the tests of the action run action/run.sh"),
         ("ci.md", "GitLab runs it; the tests of the action run action/run.sh"),
+        ("history.md", "it needs an account of an object store; a test reads one of Garage's"),
         ("hosts.md", "three hosts are needed"),
         ("hosts.md", "two hosts are needed"),
         (
