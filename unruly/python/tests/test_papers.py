@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import unruly
@@ -183,7 +185,23 @@ def test_only_windows_in_which_the_plan_slowed_a_node_have_a_slow_node(tmp_path)
     evidence = evidence_of(
         unruly.analyse(unruly.open_run(calm), window=10**9, causes=False, pictures=False)
     )
+    # a limit that held nobody back made nobody slow
+    assert {it.struck for it in evidence.overlaps} == {()}
+    _throttle(calm, "agent-1", 60_000_000)
+    evidence = evidence_of(
+        unruly.analyse(unruly.open_run(calm), window=10**9, causes=False, pictures=False)
+    )
     assert {it.struck for it in evidence.overlaps} == {("agent-1",)}
+
+
+def _throttle(run, process, waited_ns):
+    """Have each sample of a process say how long a CPU limit held it back."""
+    (path,) = (run / "resources").glob("*.parquet")
+    table = pq.read_table(path)
+    own = pc.fill_null(pc.equal(table["watched"], process), False)
+    place = table.column_names.index("cgroup_throttled_ns")
+    held = pc.if_else(own, waited_ns, 0).cast(table.schema.field(place).type)
+    pq.write_table(table.set_column(place, table.column_names[place], held), path)
 
 
 def test_a_fault_that_nobody_ended_lasts_to_the_end_of_its_cell():

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from unruly.base.analysis import Analysis
 
 SECOND_NS: Final = 1e9
+HELD_BACK_LEAST: Final = 0.05
+"""A CPU limit made a node slow if it held it back for this share of a window or more."""
 FAULT: Final = "fault "
 
 
@@ -171,7 +173,8 @@ class Group:
 class Overlap:
     """How far the slow sets of two observers overlap in one window: the mean over all pairs.
 
-    ``struck`` are the nodes that the plan made slow in that window.
+    ``struck`` are the nodes that the plan made slow in that window: by a fault, or by a CPU limit
+    that held them back.
     """
 
     cell: str
@@ -405,17 +408,30 @@ def _overlaps(analysis: Analysis, context: Context) -> tuple[Overlap, ...]:
     events = fetch(analysis.run.events)
     faults = events[events["kind"].astype(str).str.startswith(FAULT)]
     options = analysis.options
+    held = _held_back(analysis)
     found = []
     for row in means.to_dict("records"):
         cell, repeat, window = str(row["cell"]), int(row["repeat"]), int(row["window"])
         length = options.windows_ns.get(cell, options.window_ns)
         begin = int(starts[cell, repeat]) + window * length
         own = faults[(faults["cell"] == cell) & (faults["repeat"] == repeat)]
-        # A CPU limit of the plan makes its process slow in every window.
-        limited = analysis.run.plan.cell(cell).quotas
+        # A CPU limit that a fast host does not reach makes nobody slow.
+        here = held[(held["cell"] == cell) & (held["repeat"] == repeat)]
+        here = here[(here["started_ns"] < begin + length) & (here["ended_ns"] > begin)]
+        waited = here.groupby("watched")["cgroup_throttled_ns"].sum()
+        limited = waited.index[waited >= HELD_BACK_LEAST * length]
+        limited = limited.intersection([*analysis.run.plan.cell(cell).quotas])
         struck = tuple(sorted({*limited, *_struck(own, begin, begin + length)}))
         found.append(Overlap(cell, repeat, window, float(row["jaccard"]), struck))
     return tuple(found)
+
+
+def _held_back(analysis: Analysis) -> pd.DataFrame:
+    """Return the samples in which a CPU limit held a process back."""
+    resources = analysis.run.resources
+    rows = resources.filter(resources.watched.notnull() & (resources.cgroup_throttled_ns > 0))
+    columns = ("cell", "repeat", "watched", "started_ns", "ended_ns", "cgroup_throttled_ns")
+    return fetch(rows.select(*columns))
 
 
 def _struck(faults: pd.DataFrame, begin: int, end: int) -> tuple[str, ...]:
