@@ -112,12 +112,15 @@ impl<M: StateMachine> Server<M> {
     /// Forgets deletions that every replica has. An owner of several sessions may use some of them
     /// only for a while.
     fn note_stable(&mut self, question: &List) {
+        let number = self.number();
         for owned in &question.sessions {
             let Some(session) = self.sessions.get_mut(&owned.session) else {
                 continue;
             };
             if session.epoch == owned.epoch && session.stable < question.stable {
                 session.stable = question.stable;
+                // A server that was counted out may still have what a forgotten deletion deleted.
+                session.used_in = session.used_in.max(number);
                 self.bury_some(owned.session, usize::MAX);
             }
         }
