@@ -189,8 +189,10 @@ impl Consensus {
         let followers = leadership.followers.clone();
         let silence = self.params.silence;
         let sure_until = self.leadership.as_ref().map(|it| self.sure_until(it));
-        if sure_until.is_some_and(|until| now > until.max(grace).after(silence)) {
-            return self.step_down(now);
+        let rest = DurationNs(silence.0 / 5 * (5 - SURE_FIFTHS));
+        if sure_until.is_some_and(|until| now > until.max(grace).after(rest)) {
+            // It hears no majority. They may hear it, and would not elect another one.
+            return self.resign(now);
         }
         for (member, follower) in followers {
             if follower.stamp < stamp && now.since(follower.state_sent) >= resend {

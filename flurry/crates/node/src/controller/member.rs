@@ -20,8 +20,9 @@ use crate::{Error, LEASE, random};
 /// A state travels in parts that fit a datagram.
 const PART_BYTES_MAX: usize = 48 << 10;
 
-/// Silence of a leader after which the group elects another one.
-const SILENCE: DurationNs = DurationNs::millis(500);
+/// Silence of a leader after which the group elects another one. A standby gateway waits about as
+/// long for the gateway that it replaces.
+const SILENCE: DurationNs = DurationNs::millis(300);
 
 /// Time without a leader after which a member logs a warning that names the silent members.
 const LEADERLESS: DurationNs = DurationNs(5_000_000_000);
