@@ -128,6 +128,11 @@ bugs! {
     VoteNotStored = "vote-not-stored",
     /// A state counts as stored when only the leading controller has it.
     OneCopyIsEnough = "one-copy-is-enough",
+    /// The controller lets a new owner in while just enough servers for an answer may serve the owner
+    /// before, who asked a majority.
+    FencesTooFew = "fences-too-few",
+    /// After an owner that asked a majority, a takeover believes the first server.
+    StatesTooFew = "states-too-few",
     /// An owner replaces a takeover at each repetition, though its router still writes it back.
     TakeoversPileUp = "takeovers-pile-up",
 }

@@ -419,6 +419,14 @@ impl Config {
         self.members.len().min(usize::from(self.replicas))
     }
 
+    /// Returns the fewest replicas of a key that agree on an answer at level `quorum`.
+    #[must_use]
+    pub fn quorum(&self) -> u8 {
+        let gone = self.members.iter().filter(|member| member.gone).count();
+        let left = self.copies().saturating_sub(gone).max(1);
+        u8::try_from(majority(left)).unwrap_or(u8::MAX)
+    }
+
     /// Returns whether the server was an old replica of the key, and fewer than a majority of the
     /// old replicas are left. Writes that a majority acknowledged may then be on disks only.
     #[must_use]

@@ -83,6 +83,8 @@ pub struct Request {
     /// For a takeover: the configuration in which `clean_since` was true. It is true until some key
     /// has lost all its replicas.
     pub opened_in: ConfigNumber,
+    /// For a takeover: the fewest servers that have each answer of earlier owners.
+    pub quorum_earlier: u8,
     /// The time after which the router answers that the outcome is unknown.
     pub timeout: DurationNs,
 }
@@ -450,6 +452,8 @@ pub struct OpenedSession {
     pub at: WallNs,
     /// The fewest servers that had a write when an earlier owner acknowledged it.
     pub copies_earlier: u8,
+    /// The fewest servers that still have each answer of an earlier owner, to a read or a write.
+    pub quorum_earlier: u8,
 }
 
 /// The facts about a session that an observer needs.

@@ -127,6 +127,7 @@ impl Observer {
             stable: Sequence(0),
             clean_since: None,
             opened_in: ConfigNumber(0),
+            quorum_earlier: 1,
             timeout: ASK_AGAIN,
         });
         let copy = Copy {

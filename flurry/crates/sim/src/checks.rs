@@ -187,6 +187,29 @@ impl World {
         }
     }
 
+    /// Checks I10: after an opening, too few servers execute an operation of an earlier owner for it
+    /// to be answered.
+    fn check_late_answer(&mut self, life: Life, reply: &Reply) {
+        let fenced = self.fenced.get(&reply.id.session.0).copied().unwrap_or(0);
+        if reply.id.epoch.0 >= fenced {
+            return;
+        }
+        let enough = if self.scenario.several_copies {
+            majority(usize::from(self.scenario.replicas))
+        } else {
+            1
+        };
+        let servers = self.late_answers.entry(reply.id).or_default();
+        servers.insert(life.endpoint.server);
+        if servers.len() >= enough {
+            let count = servers.len();
+            self.violate(format!(
+                "I10: {life:?} executed {:?} after epoch {fenced} was open, as the {count}. server",
+                reply.id
+            ));
+        }
+    }
+
     fn check_last_copy(&mut self, server: ServerId, incarnation: Incarnation, config: &Config) {
         let mut gone = config.members.iter().filter(|it| it.gone);
         let full = gone.any(|it| it.server == server && it.incarnation == incarnation);
@@ -290,13 +313,7 @@ impl World {
             holders.insert(reply.from.server);
         }
         if let Verdict::Done(_) = reply.verdict {
-            let fenced = self.fenced.get(&reply.id.session.0).copied().unwrap_or(0);
-            if reply.id.epoch.0 < fenced {
-                self.violate(format!(
-                    "I10: {life:?} executed {:?} after epoch {fenced} was open",
-                    reply.id
-                ));
-            }
+            self.check_late_answer(life, reply);
         }
         let none = Version::NONE;
         // A change of the members may take a key away, and give it back. Short keys of two sessions may

@@ -197,6 +197,8 @@ pub struct World {
     /// Epochs that the new owners of sessions have received. No operation of an older epoch may be
     /// executed.
     pub fenced: BTreeMap<u32, u32>,
+    /// The servers that executed an operation of an earlier owner after that opening.
+    pub(crate) late_answers: BTreeMap<OperationId, BTreeSet<ServerId>>,
     pub(crate) open_copies: BTreeMap<NodeId, BTreeSet<(OperationId, u16, u8)>>,
     /// True if a server was counted out or restarted empty.
     pub server_lost: bool,
@@ -265,6 +267,7 @@ impl World {
             digests: BTreeMap::new(),
             versions: BTreeMap::new(),
             fenced: BTreeMap::new(),
+            late_answers: BTreeMap::new(),
             open_copies: BTreeMap::new(),
             server_lost: false,
             losses: Losses::default(),

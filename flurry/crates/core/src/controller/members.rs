@@ -6,7 +6,8 @@
 //!
 //! The controller counts out a silent server at once. Owners that do not know this yet may still
 //! get answers from the server while it has a lease: the server is *retiring*. The controller
-//! answers no opening meanwhile. The server is retired one lease after the last grant that anybody
+//! answers no opening meanwhile, unless the earlier owner needs answers of more servers than may
+//! still give them. The server is retired one lease after the last grant that anybody
 //! gave it. Once a member goes by a configuration without the server, it grants it no lease any
 //! more. It then reports how long ago its last grant was. The controller never counts out so many
 //! servers together that they could grant each other leases, unless new incarnations prove that
@@ -138,6 +139,8 @@ impl Controller {
             self.retire_left_out(now, &before, &config);
         }
         self.majority_min = self.majority_min.min(config.lease_majority());
+        self.quorum_min = self.quorum_min.min(config.quorum());
+        self.note_quorum(config.quorum());
         self.config = Some(Arc::new(config));
         self.decided = now;
         self.agreed = None;
@@ -230,6 +233,7 @@ impl Controller {
         self.agreed = agreed.then(|| self.agreed.unwrap_or(now));
         if agreed {
             self.majority_min = config.lease_majority();
+            self.quorum_min = config.quorum();
             self.note_last_grants();
         }
         let lease = self.lease().0;
@@ -395,6 +399,9 @@ impl Controller {
             after.next.iter().flatten().all(|it| !lost.contains(it)),
             "nobody who is counted out takes part"
         );
+        if self.would_revive(&config, &after) {
+            return;
+        }
         if !planted(Bug::LossForgotten) {
             if full > 0 {
                 after.last_loss = number;
@@ -461,13 +468,16 @@ impl Controller {
         if !config.disks_missing().is_empty() && !planted(Bug::DisksNotWaitedFor) {
             return;
         }
-        self.copied(next.len());
         let committed = Config {
             number: ConfigNumber(config.number.0 + 1),
             members: next.clone(),
             next: None,
             ..(*config).clone()
         };
+        if self.would_revive(&config, &committed) {
+            return;
+        }
+        self.copied(next.len());
         self.decide(now, committed);
     }
 

@@ -173,6 +173,9 @@ pub struct Controller {
     /// The fewest servers that could grant each other leases in any configuration that a member may
     /// still go by.
     majority_min: usize,
+    /// The fewest servers that agree on an answer at level `quorum` in any configuration that a
+    /// member may still go by.
+    quorum_min: u8,
     /// The time since which every member goes by it.
     agreed: Option<MonoNs>,
     /// True if a server was lost while the members changed.
@@ -240,6 +243,7 @@ impl Controller {
             decided: now,
             unsent: false,
             majority_min: usize::MAX,
+            quorum_min: u8::MAX,
             agreed: None,
             lost_amid_change: false,
             lost: 0,

@@ -1,9 +1,11 @@
 //! The owners of sessions.
 //!
-//! An opening gives out the next epoch. The controller answers it once every member refuses the
-//! earlier epoch. A single replica that still served the earlier owner could acknowledge a write
-//! that the new owner never sees. If the earlier owner closed the session, the opening need not
-//! wait.
+//! An opening gives out the next epoch. The controller answers it once too few servers are left that
+//! may still serve the earlier owner for it to get an answer. An owner that answers after one reply
+//! gets one from a single server, so every member must refuse its epoch first. An owner whose answers
+//! rest on two of three servers is over when two of them refuse it: the opening does not wait for a
+//! server that is silent or was counted out. If the earlier owner closed the session, the opening
+//! need not wait at all.
 //!
 //! An owner reports periodically that it lives. A standby uses this: it takes the session only
 //! after the owner has been silent for a while. Safety does not depend on the report; the epochs
@@ -13,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Controller;
 use crate::bugs::{Bug, planted};
-use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, SessionId, WallNs};
+use crate::config::{Config, Member};
+use crate::id::{ConfigNumber, DurationNs, Epoch, MonoNs, SessionId, ShardId, WallNs};
 use crate::message::{
     Control, FoundSession, Life, Opened, OpenedSession, Owned, SESSIONS_OPENED_MAX,
 };
@@ -108,13 +111,23 @@ pub(super) struct Writes {
     pub(super) copies: u8,
     /// Copies that may have been lost since.
     pub(super) lost: u32,
+    /// The fewest servers that agreed on any answer of the owner, to a read or a write; [`u8::MAX`]
+    /// if there was none.
+    pub(super) quorum: u8,
 }
 
 impl Writes {
-    pub(super) const NONE: Self = Self::new(u8::MAX);
+    pub(super) const NONE: Self = Self::new(u8::MAX, u8::MAX);
 
-    pub(super) const fn new(copies: u8) -> Self {
-        Self { copies, lost: 0 }
+    /// Returns the counts of an owner that promises this many copies. While it owns the session,
+    /// this many servers agree on an answer at level `quorum`.
+    pub(super) const fn new(copies: u8, quorum: u8) -> Self {
+        let quorum = if quorum < copies { quorum } else { copies };
+        Self {
+            copies,
+            lost: 0,
+            quorum,
+        }
     }
 
     /// Returns the counts for both sets of writes together.
@@ -122,7 +135,24 @@ impl Writes {
         Self {
             copies: self.copies.min(other.copies),
             lost: self.lost.max(other.lost),
+            quorum: self.quorum.min(other.quorum),
         }
+    }
+
+    /// Notes that this many servers agree on an answer from now on.
+    fn note(&mut self, quorum: u8) {
+        if self.quorum != Self::NONE.quorum {
+            self.quorum = self.quorum.min(quorum);
+        }
+    }
+
+    /// Returns the fewest servers that still have each answer of these owners; one if there were no
+    /// such owners.
+    fn agreeing(self) -> u8 {
+        let some = self.quorum != Self::NONE.quorum;
+        let lost = u8::try_from(self.lost).unwrap_or(u8::MAX);
+        let left = self.quorum.saturating_sub(lost).max(1);
+        if some { left } else { 1 }
     }
 
     /// Counts `full` lost servers that had all their keys, and `joining` lost servers that were
@@ -250,7 +280,7 @@ impl Controller {
                 place: 0,
                 free: true,
                 heard: now,
-                writes: Writes::new(asked.copies),
+                writes: Writes::new(asked.copies, self.quorum_min),
                 earlier: Writes::NONE,
             },
         );
@@ -335,6 +365,7 @@ impl Controller {
     /// Gives out the next epoch of a session. Returns false if this opening has it already.
     fn open_again(&mut self, now: MonoNs, sender: u64, id: SessionId, asked: Opening) -> bool {
         let nonce = asked.nonce;
+        let quorum = self.quorum_min;
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
         };
@@ -358,7 +389,7 @@ impl Controller {
                 session.unknown_through = session.epoch;
             }
         }
-        session.writes = Writes::new(asked.copies);
+        session.writes = Writes::new(asked.copies, quorum);
         session.free = session.closed;
         session.epoch = Epoch(session.epoch.0 + 1);
         session.nonce = nonce;
@@ -434,21 +465,79 @@ impl Controller {
         }
     }
 
-    /// Answers the openings for which every member has refused the earlier owner.
+    /// Returns how many servers may still serve an earlier owner of a session: members that have not
+    /// confirmed that they refuse it, and counted-out ones.
+    fn may_serve(&self, session: &Session) -> (usize, usize) {
+        let server = |life: Life| (life.endpoint.server, life.incarnation);
+        let lives = self.lives().into_iter();
+        let unfenced = lives.filter(|life| !session.fenced.contains(life));
+        let members: BTreeSet<_> = unfenced.map(server).collect();
+        let retiring: BTreeSet<_> = self.retiring.keys().copied().map(server).collect();
+        (members.len(), retiring.len())
+    }
+
+    /// Returns whether the earlier owner of a session can get no answer any more.
+    fn is_over(&self, session: &Session) -> bool {
+        let (members, retiring) = self.may_serve(session);
+        if members + retiring == 0 {
+            return self.agreed.is_some();
+        }
+        let earlier = session.earlier;
+        let quorum = usize::from(earlier.quorum);
+        if planted(Bug::FencesTooFew) && quorum > 1 {
+            return members <= quorum;
+        }
+        // One of the members that confirm knows the time of the earlier owner's last answer.
+        let time_is_known = members < usize::from(earlier.agreeing());
+        // One server is enough to serve an owner whose answers rest on one.
+        quorum > 1 && members + retiring < quorum && (members == 0 || time_is_known)
+    }
+
+    /// Notes the fewest servers that agree on an answer by the present configuration.
+    pub(super) fn note_quorum(&mut self, quorum: u8) {
+        for session in self.sessions.values_mut() {
+            session.writes.note(quorum);
+            session.earlier.note(quorum);
+        }
+    }
+
+    /// Returns whether this configuration would let members that may still serve an earlier owner
+    /// answer it, since fewer servers agree on an answer than before. Such a change of the members
+    /// waits until these refuse the earlier owner.
+    pub(super) fn would_revive(&self, before: &Config, after: &Config) -> bool {
+        let quorum = usize::from(after.quorum());
+        if after.quorum() >= before.quorum() || planted(Bug::FencesTooFew) {
+            return false;
+        }
+        let shards = |it: &Member| -> Vec<Life> {
+            (0..after.shards)
+                .map(|shard| it.life(ShardId(shard)))
+                .collect()
+        };
+        // A server that joins answers nothing before the change is done.
+        let left = after.members.iter().filter(|it| !it.gone);
+        let left: Vec<Vec<Life>> = left.map(shards).collect();
+        // Every server refused an earlier owner of single answers before the session was opened.
+        let asked_several = |it: &&Session| (2..Writes::NONE.quorum).contains(&it.earlier.quorum);
+        let mut sessions = self.sessions.values().filter(asked_several);
+        sessions.any(|session| {
+            let fenced = |lives: &&Vec<Life>| lives.iter().all(|it| session.fenced.contains(it));
+            left.len() - left.iter().filter(fenced).count() >= quorum
+        })
+    }
+
+    /// Answers the openings of sessions whose earlier owner can get no answer any more.
     pub(super) fn finish_openings(&mut self) {
         let Some(config) = self.config.clone() else {
             return;
         };
-        let lives = self.lives();
-        // A server that was counted out may still serve the earlier owner.
-        let settled = self.agreed.is_some() && self.retiring.is_empty();
         let mut openings: BTreeMap<u64, Asked> = BTreeMap::new();
         for (id, session) in &self.sessions {
             let Some(sender) = session.opening else {
                 continue;
             };
-            let all = lives.iter().all(|life| session.fenced.contains(life));
-            let ready = session.free || (all && settled) || planted(Bug::OpenBeforeFence);
+            let over = self.is_over(session) || planted(Bug::OpenBeforeFence);
+            let ready = session.free || over;
             let asked = openings.entry(session.nonce).or_insert(Asked {
                 sender,
                 ready: true,
@@ -490,6 +579,7 @@ impl Controller {
             unknown_through: session.unknown_through,
             at: session.at,
             copies_earlier: session.earlier.copies,
+            quorum_earlier: session.earlier.agreeing(),
         })
     }
 

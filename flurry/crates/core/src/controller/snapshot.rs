@@ -63,6 +63,8 @@ impl Controller {
                 lost: session.writes.lost,
                 copies_earlier: put_copies(session.earlier.copies),
                 lost_earlier: session.earlier.lost,
+                quorum: put_copies(session.writes.quorum),
+                quorum_earlier: put_copies(session.earlier.quorum),
             });
         let mut config = BytesMut::new();
         if let Some(known) = &self.config {
@@ -92,6 +94,7 @@ impl Controller {
             majority_min: u32::try_from(self.majority_min).unwrap_or(u32::MAX),
             lost_amid_change: self.lost_amid_change,
             lost: self.lost,
+            quorum_min: put_copies(self.quorum_min),
         }
         .encode_to_vec();
         with_checksum(&stored)
@@ -132,12 +135,13 @@ impl Controller {
                 free: it.free,
                 past_nonces: it.past_nonces.into(),
                 heard: now,
-                writes: writes(it.copies, it.lost),
-                earlier: writes(it.copies_earlier, it.lost_earlier),
+                writes: writes(it.copies, it.lost, it.quorum),
+                earlier: writes(it.copies_earlier, it.lost_earlier, it.quorum_earlier),
             };
             controller.sessions.insert(id, session);
         }
         controller.lost = stored.lost;
+        controller.quorum_min = read_copies(stored.quorum_min);
         controller.lost_amid_change = stored.lost_amid_change;
         controller.majority_min = usize::try_from(stored.majority_min).unwrap_or(usize::MAX);
         for it in stored.removed {
@@ -212,12 +216,20 @@ fn put_copies(copies: u8) -> u32 {
 
 /// Returns the counts of a stored session. A file without these fields is from a controller for
 /// which every write had one copy.
-fn writes(copies: u32, lost: u32) -> Writes {
-    let copies = match copies {
+fn writes(copies: u32, lost: u32, quorum: u32) -> Writes {
+    Writes {
+        copies: read_copies(copies),
+        lost,
+        // An earlier controller kept no quorum. Without owners there is none in any case.
+        quorum: read_copies(if copies == NONE { NONE } else { quorum }),
+    }
+}
+
+fn read_copies(stored: u32) -> u8 {
+    match stored {
         NONE => Writes::NONE.copies,
         some => u8::try_from(some).unwrap_or(1).max(1),
-    };
-    Writes { copies, lost }
+    }
 }
 
 /// Returns the first shard of an incarnation, which stands for all its shards.

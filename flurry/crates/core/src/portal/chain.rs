@@ -390,6 +390,7 @@ impl Portal {
             stable,
             clean_since: None,
             opened_in: ConfigNumber(0),
+            quorum_earlier: 1,
             timeout: pending.submission.timeout,
         };
         let operation = Operation {
@@ -427,6 +428,7 @@ impl Portal {
         let part = self.part(key.session());
         let clean_since = part.and_then(|it| it.clean_since);
         let opened_in = part.map_or(ConfigNumber(0), |it| it.opened_in);
+        let quorum_earlier = part.map_or(1, |it| it.quorum_earlier);
         if let Some(chain) = self.keys.get_mut(key) {
             assert!(
                 chain.known != Known::Taking,
@@ -449,6 +451,8 @@ impl Portal {
             // For a forgotten key, a version of this epoch is its last one.
             clean_since: clean_since.or(Some(id.epoch)).filter(|_| untouched),
             opened_in,
+            // This owner's own refused write, or takeover, may be on a single server.
+            quorum_earlier: if untouched { quorum_earlier } else { 1 },
             // A takeover has no timeout: the operation that waits for it has its own.
             timeout: crate::id::DurationNs(u64::MAX / 4),
         };

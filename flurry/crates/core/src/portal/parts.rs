@@ -58,6 +58,8 @@ pub(super) struct Part {
     pub(super) opened_in: ConfigNumber,
     /// True if a majority had each write that earlier owners acknowledged.
     pub(super) earlier_have_majorities: bool,
+    /// The fewest servers that have each answer of earlier owners.
+    pub(super) quorum_earlier: u8,
 }
 
 impl Part {
@@ -73,6 +75,7 @@ impl Part {
             unknown_through: opened.unknown_through,
             opened_in: in_.config.number,
             earlier_have_majorities: usize::from(opened.copies_earlier) >= most,
+            quorum_earlier: opened.quorum_earlier,
         }
     }
 

@@ -194,6 +194,8 @@ pub(super) struct InFlight {
     pub(super) copies: usize,
     /// The fewest copies that its level promises, even if fewer servers are left; 0 for none.
     pub(super) copies_min: usize,
+    /// For a takeover: so many replicas have among them each answer that earlier owners gave.
+    states_min: usize,
     pub(super) phase: Phase,
     pub(super) answer: Option<Bytes>,
     pub(super) digest: Option<u64>,
@@ -231,6 +233,7 @@ impl InFlight {
             targets: Targets::new(),
             copies: 0,
             copies_min: 0,
+            states_min: usize::MAX,
             phase,
             answer: None,
             digest: None,
@@ -279,6 +282,10 @@ impl InFlight {
         self.copies = config.copies();
         let durable = is_durable(&self.request, self.level);
         self.copies_min = if durable { copies_min } else { 0 };
+        // Counted from all replicas that a key should have: one that is missing may have had an
+        // answer too.
+        let others = usize::from(self.request.quorum_earlier.max(1)) - 1;
+        self.states_min = usize::from(config.replicas).saturating_sub(others).max(1);
         let mut before = std::mem::take(&mut self.targets);
         let write = self.is_write() && self.phase != Phase::Asking;
         for replica in config.replicas_of(&self.request.key).iter() {
@@ -387,9 +394,15 @@ impl InFlight {
         }
     }
 
+    /// Returns whether every replica has sent its state to a takeover, including the joining ones.
+    pub(super) fn knows_all_states(&self) -> bool {
+        self.targets.iter().all(|it| it.state.is_some())
+    }
+
     /// Returns the state that a takeover has found, once it is certain. Either all replicas have
-    /// replied, including the joining ones. Or one has replied, and every earlier owner left the
-    /// key the same on all replicas.
+    /// replied, including the joining ones. Or so many have replied that one of them has each answer
+    /// of the earlier owners. Or one has replied, and every earlier owner left the key the same on
+    /// all replicas.
     pub(super) fn found(&self, last_wipe: ConfigNumber) -> Option<State> {
         let old: Vec<&Target> = self
             .targets
@@ -408,8 +421,13 @@ impl InFlight {
         }
         let wanted = if planted(Bug::MajorityTakeover) {
             majority(old.len())
-        } else {
+        } else if last_wipe > self.request.opened_in {
+            // The servers that had the answers may have forgotten them together.
             old.len()
+        } else if planted(Bug::StatesTooFew) && self.request.quorum_earlier > 1 {
+            1
+        } else {
+            old.len().min(self.states_min)
         };
         // A joining server may have no state, but a state that it does have would come to light
         // later.

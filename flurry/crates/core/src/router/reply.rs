@@ -310,7 +310,10 @@ impl Router {
             let value = found.version.epoch >= since && found.snapshot.is_some();
             value || (since.0 == 1 && found.version == Version::NONE)
         });
-        if clean || found.version == Version::NONE || planted(Bug::NoWriteBack) {
+        // A replica that has not replied may have a write that nobody has an answer for. A later
+        // owner must not find it after this one found nothing.
+        let absent = found.version == Version::NONE && operation.knows_all_states();
+        if clean || absent || planted(Bug::NoWriteBack) {
             let taken = self.taken(found.version, &found);
             self.answer(portal, id, taken);
             self.retire(now, id);

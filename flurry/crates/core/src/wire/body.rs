@@ -54,6 +54,9 @@ pub struct Request {
     /// For a takeover: clean_since held in this configuration.
     #[prost(uint32, tag = "10")]
     pub opened_in: u32,
+    /// For a takeover: fewest servers that have each answer of earlier owners; 0 is one.
+    #[prost(uint32, tag = "11")]
+    pub quorum_earlier: u32,
 }
 /// Server to router, router to portal.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -379,6 +382,9 @@ pub struct OpenedSession {
     /// Fewest servers that had each write that earlier owners acknowledged; 0 is one.
     #[prost(uint32, tag = "6")]
     pub copies_earlier: u32,
+    /// Fewest servers that still have each answer of earlier owners; 0 is one.
+    #[prost(uint32, tag = "7")]
+    pub quorum_earlier: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Owned {

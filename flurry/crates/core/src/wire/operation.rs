@@ -96,6 +96,10 @@ pub(super) fn put_request(copy: &Copy, out: &mut BytesMut) -> Header {
             clean_since: request.clean_since.map_or(0, |epoch| epoch.0),
             timeout_ns: request.timeout.0,
             opened_in: request.opened_in.0,
+            quorum_earlier: match request.quorum_earlier {
+                0 | 1 => 0,
+                more => u32::from(more),
+            },
         },
         out,
     );
@@ -168,6 +172,7 @@ pub(super) fn request(header: &Header, bytes: Bytes) -> Result<Copy, WireError> 
             stable: Sequence(read.stable),
             clean_since: (read.clean_since != 0).then_some(Epoch(read.clean_since)),
             opened_in: ConfigNumber(read.opened_in),
+            quorum_earlier: u8::try_from(read.quorum_earlier).unwrap_or(1).max(1),
             timeout: DurationNs(read.timeout_ns),
         }),
         config: header.config,

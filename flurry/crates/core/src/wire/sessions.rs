@@ -75,6 +75,7 @@ pub(super) fn put_opened(opened: &Opened) -> body::Opened {
         unknown_through: it.unknown_through.0,
         at_ns: it.at.0,
         copies_earlier: u32::from(it.copies_earlier),
+        quorum_earlier: u32::from(it.quorum_earlier),
     };
     body::Opened {
         nonce: opened.nonce,
@@ -94,6 +95,7 @@ pub(super) fn opened(read: body::Opened) -> Result<Opened, WireError> {
         unknown_through: Epoch(it.unknown_through),
         at: WallNs(it.at_ns),
         copies_earlier: u8::try_from(it.copies_earlier).unwrap_or(1).max(1),
+        quorum_earlier: u8::try_from(it.quorum_earlier).unwrap_or(1).max(1),
     };
     Ok(Opened {
         nonce: read.nonce,

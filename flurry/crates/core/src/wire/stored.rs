@@ -46,6 +46,9 @@ pub struct StoredController {
     /// The machines of the retiring lives, in their order; empty where it is not known.
     #[prost(string, repeated, tag = "9")]
     pub retiring_at: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Fewest servers that agree on an answer in a configuration that may still be in use; 0 is one.
+    #[prost(uint32, tag = "10")]
+    pub quorum_min: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StoredSession {
@@ -84,4 +87,10 @@ pub struct StoredSession {
     pub copies_earlier: u32,
     #[prost(uint32, tag = "15")]
     pub lost_earlier: u32,
+    /// Fewest servers that agreed on any answer of the present owner; 0 is one.
+    #[prost(uint32, tag = "16")]
+    pub quorum: u32,
+    /// The same of earlier owners that did not close; 65535 if there are none.
+    #[prost(uint32, tag = "17")]
+    pub quorum_earlier: u32,
 }

@@ -85,6 +85,7 @@ fn opened_after(
             unknown_through,
             at: WallNs(0),
             copies_earlier: 1,
+            quorum_earlier: 1,
         }],
         config: Arc::new(config),
     };
@@ -173,6 +174,7 @@ fn a_router_that_knows_nothing_of_a_takeover_does_not_begin_it_once_more() {
         stable: Sequence(0),
         clean_since: None,
         opened_in: ConfigNumber(1),
+        quorum_earlier: 1,
         timeout: DurationNs::millis(1_000),
     };
     for (attempt, forgotten) in [(0, false), (1, true)] {

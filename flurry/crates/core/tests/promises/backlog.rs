@@ -199,6 +199,7 @@ fn a_server_that_evicts_does_not_claim_that_a_key_never_was() {
             stable: Sequence(0),
             clean_since: None,
             opened_in: cluster.router.config().unwrap().number,
+            quorum_earlier: 1,
             timeout: DurationNs::millis(500),
         };
         let copy = Copy {

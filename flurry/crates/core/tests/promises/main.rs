@@ -15,6 +15,7 @@ mod generated;
 mod kept;
 mod lease;
 mod list;
+mod majority;
 mod overload;
 mod parts;
 mod protocol;

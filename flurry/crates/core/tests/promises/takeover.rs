@@ -75,6 +75,7 @@ impl Takeover {
             stable: Sequence(2),
             clean_since: None,
             opened_in: CONFIG,
+            quorum_earlier: 1,
             timeout: DurationNs::millis(1_000),
         };
         let copy = Copy {

@@ -77,6 +77,7 @@ mod tests {
             stable: Sequence(1),
             clean_since: None,
             opened_in: ConfigNumber(0),
+            quorum_earlier: 1,
             timeout: DurationNs(1),
         })
     }

@@ -55,6 +55,7 @@ pub(crate) fn copy(
             stable: Sequence(0),
             clean_since: None,
             opened_in: ConfigNumber(0),
+            quorum_earlier: 1,
             timeout: DurationNs::millis(10),
         }),
         config: cluster.controller.config().unwrap().number,
