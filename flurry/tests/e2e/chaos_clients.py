@@ -20,8 +20,9 @@ from typing import TextIO
 import numpy as np
 from redis_house import Wire, Word
 
-# A client gives up and tries the next gateway after so long.
-CONNECT_S, REPLY_S = 0.3, 1.0
+# A client gives up and tries the next gateway after so long. A client that waits longer than a
+# takeover lasts would measure its own timeout.
+CONNECT_S, REPLY_S = 0.1, 0.25
 
 # For how long the same keys are used.
 WINDOW_S = 10.0

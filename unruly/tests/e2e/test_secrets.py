@@ -15,7 +15,7 @@ from house import UNRULY, Measured, call, pids_of, spooled, wait_for
 from redis_house import Wire, redis_server
 
 SECRET = "s3c/r3t@x:%"
-HOST = "127.57.0.1"
+HOST = "127.57.10.1"
 
 
 @pytest.fixture
