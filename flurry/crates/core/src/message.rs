@@ -515,7 +515,8 @@ pub struct SessionState {
     pub epoch: Epoch,
     /// The number up to which every replica has had the owner's writes.
     pub stable: Sequence,
-    /// The last configuration in which the server took an operation of any owner.
+    /// The last configuration in which the server took an operation of any owner, or forgot a
+    /// deletion.
     pub used_in: ConfigNumber,
 }
 

@@ -194,8 +194,8 @@ pub struct World {
     pub violation: Option<String>,
     pub(crate) digests: BTreeMap<(u64, OperationId), u64>,
     pub(crate) versions: BTreeMap<(Life, SessionId, u64), (ConfigNumber, Version)>,
-    /// Epochs that the new owners of sessions have received. No operation of an older epoch may be
-    /// executed.
+    /// Epochs that the new owners of sessions have received. Too few servers may execute an operation
+    /// of an older epoch for its answer.
     pub fenced: BTreeMap<u32, u32>,
     /// The servers that executed an operation of an earlier owner after that opening.
     pub(crate) late_answers: BTreeMap<OperationId, BTreeSet<ServerId>>,

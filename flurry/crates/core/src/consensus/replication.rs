@@ -184,6 +184,10 @@ impl Consensus {
         if now < leadership.heartbeat_at {
             return;
         }
+        if now.since(leadership.heartbeat_at) > heartbeat {
+            // It stood still, and the answers that have come meanwhile are to old questions.
+            leadership.grace = leadership.grace.max(now);
+        }
         leadership.heartbeat_at = now.after(heartbeat);
         let (ballot, grace) = (leadership.ballot, leadership.grace);
         let followers = leadership.followers.clone();

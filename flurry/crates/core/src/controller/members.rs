@@ -233,7 +233,10 @@ impl Controller {
         self.agreed = agreed.then(|| self.agreed.unwrap_or(now));
         if agreed {
             self.majority_min = config.lease_majority();
-            self.quorum_min = config.quorum();
+            if self.quorum_min != config.quorum() {
+                self.quorum_min = config.quorum();
+                self.persist();
+            }
             self.note_last_grants();
         }
         let lease = self.lease().0;
@@ -352,7 +355,7 @@ impl Controller {
         let Some(config) = self.config.clone() else {
             return;
         };
-        let lost = self.lost(now, &config);
+        let lost = self.without_reviving(&config, self.lost(now, &config));
         // Servers join during another change only if that change waits for disks that they may
         // bring.
         let takes = config.next.is_none() || !config.disks_missing().is_empty();
@@ -399,9 +402,6 @@ impl Controller {
             after.next.iter().flatten().all(|it| !lost.contains(it)),
             "nobody who is counted out takes part"
         );
-        if self.would_revive(&config, &after) {
-            return;
-        }
         if !planted(Bug::LossForgotten) {
             if full > 0 {
                 after.last_loss = number;
@@ -427,7 +427,7 @@ impl Controller {
 
     /// Marks members that are counted out, and disks that an operator has given up with their
     /// servers.
-    fn mark_gone(&self, members: &mut [Member], lost: &[Member]) {
+    pub(super) fn mark_gone(&self, members: &mut [Member], lost: &[Member]) {
         for member in members {
             member.gone |= lost.contains(member);
             let removed = self.removed.contains(&(member.server, member.incarnation));

@@ -178,6 +178,8 @@ pub struct Controller {
     quorum_min: u8,
     /// The time since which every member goes by it.
     agreed: Option<MonoNs>,
+    /// The session with which the next round of reminders of epochs begins.
+    fences_from: SessionId,
     /// True if a server was lost while the members changed.
     lost_amid_change: bool,
     /// The number of copies of a key that may be missing.
@@ -245,6 +247,7 @@ impl Controller {
             majority_min: usize::MAX,
             quorum_min: u8::MAX,
             agreed: None,
+            fences_from: SessionId(0),
             lost_amid_change: false,
             lost: 0,
             woken: now,

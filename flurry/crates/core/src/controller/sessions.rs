@@ -24,6 +24,9 @@ use crate::message::{
 /// The most sessions that a controller keeps.
 const SESSIONS_MAX: usize = crate::server::SESSIONS_MAX;
 
+/// Messages after which a round of reminders ends.
+const FENCES_MAX: usize = 4096;
+
 /// The longest name of a session.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -445,7 +448,11 @@ impl Controller {
     pub(super) fn fence_again(&mut self) {
         let lives = self.lives();
         let mut notify = Vec::new();
-        for (id, session) in &mut self.sessions {
+        // Each round goes on where the last one ended: a member that is gone acknowledges nothing, and
+        // would take all places of every round.
+        let from = std::mem::take(&mut self.fences_from);
+        let last = self.sessions.keys().next_back().copied();
+        for (id, session) in self.sessions.range_mut(from..) {
             session.fenced.retain(|life| lives.contains(life));
             if session.fenced.len() == lives.len() {
                 continue;
@@ -456,7 +463,8 @@ impl Controller {
                 }
             }
             // The messages of a round are bounded: the others follow in the next round.
-            if notify.len() > 4096 {
+            if notify.len() > FENCES_MAX {
+                self.fences_from = if Some(*id) == last { SessionId(0) } else { *id };
                 break;
             }
         }
@@ -499,6 +507,20 @@ impl Controller {
             session.writes.note(quorum);
             session.earlier.note(quorum);
         }
+    }
+
+    /// Returns those of the lost members that can be counted out now. The others are counted out
+    /// once the members that are left refuse the earlier owners.
+    pub(super) fn without_reviving(&self, config: &Config, mut lost: Vec<Member>) -> Vec<Member> {
+        while !lost.is_empty() {
+            let mut after = config.clone();
+            self.mark_gone(&mut after.members, &lost);
+            if !self.would_revive(config, &after) {
+                break;
+            }
+            lost.pop();
+        }
+        lost
     }
 
     /// Returns whether this configuration would let members that may still serve an earlier owner

@@ -194,7 +194,7 @@ pub(super) struct InFlight {
     pub(super) copies: usize,
     /// The fewest copies that its level promises, even if fewer servers are left; 0 for none.
     pub(super) copies_min: usize,
-    /// For a takeover: so many replicas have among them each answer that earlier owners gave.
+    /// For a takeover: the fewest replicas of which one has each answer that earlier owners gave.
     states_min: usize,
     pub(super) phase: Phase,
     pub(super) answer: Option<Bytes>,
@@ -400,7 +400,7 @@ impl InFlight {
     }
 
     /// Returns the state that a takeover has found, once it is certain. Either all replicas have
-    /// replied, including the joining ones. Or so many have replied that one of them has each answer
+    /// replied, including the joining ones. Or enough have replied for one of them to have each answer
     /// of the earlier owners. Or one has replied, and every earlier owner left the key the same on
     /// all replicas.
     pub(super) fn found(&self, last_wipe: ConfigNumber) -> Option<State> {

@@ -542,7 +542,7 @@ pub struct SessionState {
     pub epoch: u32,
     #[prost(uint64, tag = "3")]
     pub stable: u64,
-    /// The last configuration in which the server took an operation of any owner.
+    /// The last configuration in which the server took an operation of any owner, or forgot a deletion.
     #[prost(uint32, tag = "4")]
     pub used_in: u32,
 }
