@@ -44,9 +44,8 @@ CLIENTS = 6
 DEADLINE_S = 60.0
 TURN_S = 0.02
 # A silence that ends just before a lease does may still count a server out: packets under way say
-# so within this time. The answers of a server that has ended count for a lease and an eighth. A
-# fault of another machine meanwhile would be the second of two at once.
-JUDGED_S = 1.2
+# so within this time. A fault of another machine meanwhile would be the second of two at once.
+JUDGED_S = 0.5
 # How long a service manager waits before it starts an ended process again.
 RESTART_S = 0.1
 
