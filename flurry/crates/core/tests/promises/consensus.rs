@@ -1,4 +1,4 @@
-//! A member of a group of controllers rejects ballots that no candidate can have had.
+//! A member of a group of controllers: ballots that no candidate can have had, and its resignation.
 
 use bytes::Bytes;
 use flurry_core::consensus::{
@@ -114,4 +114,88 @@ fn a_state_of_the_highest_version_is_refused_and_the_member_can_still_write() {
     member.handle_message(MonoNs(1), MemberId(2), append);
     let (_, written) = stand(&mut member);
     assert_eq!(written.map(|it| it.version), Some(2));
+}
+
+/// Lets a member act at this time, with votes for it and, if `heard`, answers to what it sends as a
+/// leader. Returns the members that it tells of its resignation.
+fn act(member: &mut Consensus, now: MonoNs, heard: bool) -> Vec<MemberId> {
+    let mut told = Vec::new();
+    member.handle_timeout(now);
+    while let Some(output) = member.poll_output() {
+        match output {
+            Output::Persist(_) => member.persisted(now),
+            Output::Send(to, Message::Ask { ballot, trial, .. }) => {
+                let empty = false;
+                let vote = Message::Vote {
+                    ballot,
+                    trial,
+                    empty,
+                };
+                member.handle_message(now, to, vote);
+            }
+            Output::Send(
+                to,
+                Message::Append {
+                    ballot,
+                    sent,
+                    stamp,
+                    ..
+                },
+            ) if heard => {
+                let answer = Message::Appended {
+                    ballot,
+                    sent,
+                    stamp,
+                };
+                member.handle_message(now, to, answer);
+            }
+            Output::Send(to, Message::Resign(_)) => told.push(to),
+            _ => {}
+        }
+    }
+    told
+}
+
+/// Returns a member that leads, and the time.
+fn leader() -> (Consensus, MonoNs) {
+    let (mut member, mut now) = (member(), MonoNs(1));
+    for _ in 0..1_000 {
+        now = now.after(DurationNs::millis(1));
+        assert_eq!(act(&mut member, now, true), []);
+    }
+    assert!(member.is_leader(now));
+    (member, now)
+}
+
+#[test]
+fn a_leader_that_hears_nobody_tells_the_others_as_soon_as_they_could_vote_without_it() {
+    let (mut member, last) = leader();
+    let mut now = last;
+    let told = loop {
+        now = now.after(DurationNs::millis(1));
+        let told = act(&mut member, now, false);
+        if !told.is_empty() {
+            break told;
+        }
+        assert!(now.since(last) < DurationNs(2 * SILENCE.0), "it leads on");
+    };
+    assert_eq!(told, [MemberId(2), MemberId(3)]);
+    let heartbeat = SILENCE.0 / 10;
+    let expected = SILENCE.0 - heartbeat..=SILENCE.0 + 2 * heartbeat;
+    assert!(
+        expected.contains(&now.since(last).0),
+        "{:?}",
+        now.since(last)
+    );
+}
+
+#[test]
+fn a_leader_that_stood_still_asks_the_others_before_it_resigns() {
+    let (mut member, last) = leader();
+    let mut now = last.after(DurationNs(3 * SILENCE.0));
+    for _ in 0..100 {
+        assert_eq!(act(&mut member, now, true), []);
+        now = now.after(DurationNs::millis(1));
+    }
+    assert!(member.is_leader(now));
 }
