@@ -117,7 +117,7 @@ fn a_state_of_the_highest_version_is_refused_and_the_member_can_still_write() {
 }
 
 /// Lets a member act at this time, with votes for it and, if `heard`, answers to what it sends as a
-/// leader. Returns the members that it tells of its resignation.
+/// leader. Returns the members that it notifies of its resignation.
 fn act(member: &mut Consensus, now: MonoNs, heard: bool) -> Vec<MemberId> {
     let mut told = Vec::new();
     member.handle_timeout(now);
