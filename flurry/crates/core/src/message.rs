@@ -518,6 +518,8 @@ pub struct SessionState {
     /// The last configuration in which the server took an operation of any owner, or forgot a
     /// deletion.
     pub used_in: ConfigNumber,
+    /// The latest time of an owner.
+    pub at: WallNs,
 }
 
 /// An owner's request for the keys of its sessions.

@@ -17,9 +17,9 @@ const ENTRY_BYTES: usize = 64;
 /// Upper bound of the bytes that a listed version takes in a part, without its key.
 const LISTED_BYTES: usize = 32;
 
-/// Upper bound of the bytes that a session takes in a part: four numbers with their tags, and a
+/// Upper bound of the bytes that a session takes in a part: five numbers with their tags, and a
 /// length.
-const SESSION_BYTES: usize = 31;
+const SESSION_BYTES: usize = 42;
 
 // A part of nothing but small things is a list that its reader takes.
 const _: () =
@@ -125,6 +125,7 @@ impl<M: StateMachine> Server<M> {
                 epoch: session.epoch,
                 stable: session.stable,
                 used_in: session.used_in,
+                at: session.at,
             });
         }
         Some(self.table.len() as u64)

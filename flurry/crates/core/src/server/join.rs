@@ -214,6 +214,7 @@ impl<M: StateMachine> Server<M> {
             all &= self.fence(it.session, it.epoch);
             if let Some(known) = self.sessions.get_mut(&it.session) {
                 known.used_in = known.used_in.max(it.used_in);
+                known.at = known.at.max(it.at);
                 if known.epoch == it.epoch {
                     known.stable = known.stable.max(it.stable);
                 }

@@ -545,6 +545,9 @@ pub struct SessionState {
     /// The last configuration in which the server took an operation of any owner, or forgot a deletion.
     #[prost(uint32, tag = "4")]
     pub used_in: u32,
+    /// The latest owner's time of the session that the server knows.
+    #[prost(sint64, tag = "5")]
+    pub at_ns: i64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Batch {

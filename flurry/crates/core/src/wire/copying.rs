@@ -4,7 +4,7 @@ use super::body::{self, cursor::At};
 use super::control::{endpoint, life, put_life};
 use super::header::WireError;
 use super::operation::{put_state, state};
-use crate::id::{ConfigNumber, Epoch, Key, Sequence, SessionId, Version};
+use crate::id::{ConfigNumber, Epoch, Key, Sequence, SessionId, Version, WallNs};
 use crate::message::{Batch, Cursor, Pull, SessionState};
 
 pub(super) fn put_pull(pull: &Pull) -> body::Pull {
@@ -80,6 +80,7 @@ pub(super) fn put_batch(batch: &Batch) -> body::Batch {
                 epoch: it.epoch.0,
                 stable: it.stable.0,
                 used_in: it.used_in.0,
+                at_ns: it.at.0,
             })
             .collect(),
         listed: batch
@@ -121,6 +122,7 @@ pub(super) fn batch(read: body::Batch) -> Result<Batch, WireError> {
                 epoch: Epoch(it.epoch),
                 stable: Sequence(it.stable),
                 used_in: ConfigNumber(it.used_in),
+                at: WallNs(it.at_ns),
             })
             .collect(),
         listed: listed.collect::<Result<_, WireError>>()?,

@@ -9,7 +9,9 @@ use crate::common::{Cluster, bytes_of, server};
 use bytes::Bytes;
 use flurry_core::config::{ADDRESS_BYTES_MAX, Config, Level, MEMBERS_MAX, Member, SHARDS_MAX};
 use flurry_core::controller::{Controller, ControllerParams, Output, ParamsError};
-use flurry_core::id::{ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, Sequence, ServerId};
+use flurry_core::id::{
+    ConfigNumber, DurationNs, Epoch, Incarnation, MonoNs, Sequence, ServerId, WallNs,
+};
 use flurry_core::key_value::Operation;
 use flurry_core::message::{Batch, Control, Copy, Cursor, Message, SessionState, Verdict};
 use flurry_core::server::Destination;
@@ -134,6 +136,7 @@ fn when_the_source_of_a_copy_is_lost_joining_servers_share_what_they_have_of_it(
             epoch: Epoch(1),
             stable: Sequence(0),
             used_in: ConfigNumber(0),
+            at: WallNs(0),
         }],
         entries: vec![(key.clone(), state)],
         listed: Vec::new(),

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
-use crate::common::{Cluster, params, portal};
+use crate::common::{Cluster, params, portal, server_at};
 use bytes::Bytes;
 use flurry_core::config::Level;
 use flurry_core::controller::Controller;
@@ -63,6 +63,20 @@ fn nor_after_an_owner_that_closed_and_a_controller_that_was_started_again() {
     cluster.pass(DurationNs::millis(300));
     let stored = cluster.disk.clone();
     cluster.controller = Controller::restore(cluster.now, params(), &stored).unwrap();
+    cluster.portal = portal(cluster.now, 2);
+    cluster.pass(DurationNs::millis(300));
+    cluster.events.clear();
+    assert_eq!(at(&mut cluster, 1_050, &Operation::Get), Answer::NotFound);
+}
+
+#[test]
+fn nor_after_every_server_was_started_again_one_after_the_other() {
+    let mut cluster = with_an_expired_value();
+    for id in 0..3 {
+        cluster.servers[usize::from(id)] = server_at(cluster.now, id, 70 + u128::from(id));
+        cluster.pass(DurationNs::millis(3_000));
+    }
+    assert!(cluster.servers.iter().all(|it| it.states().count() == 1));
     cluster.portal = portal(cluster.now, 2);
     cluster.pass(DurationNs::millis(300));
     cluster.events.clear();

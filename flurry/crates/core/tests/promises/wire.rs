@@ -184,6 +184,7 @@ fn what_a_joining_server_copies_arrives() {
                 epoch: Epoch(2),
                 stable: Sequence(3),
                 used_in: ConfigNumber(4),
+                at: WallNs(-5),
             }],
             entries: Vec::new(),
             listed: vec![(key.clone(), Version::NONE)],
