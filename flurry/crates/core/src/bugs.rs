@@ -56,6 +56,9 @@ bugs! {
     AnyConfiguration = "any-configuration",
     /// A server that was counted out believes all its kept records, though the others went on.
     KeptBelieved = "kept-believed",
+    /// A server that returns with its memory refuses writes that were stable when it left, though the
+    /// others may have lost them since.
+    FloorKept = "floor-kept",
     /// A server that was counted out takes up its kept record of a key at any version.
     ListedVersionIgnored = "listed-version-ignored",
     /// A server that has not synced answers reads.

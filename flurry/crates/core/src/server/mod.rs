@@ -466,6 +466,13 @@ impl<M: StateMachine> Server<M> {
             self.table.len() == 0 && self.kept.is_some(),
             "no record of an earlier incarnation counts for the next"
         );
+        // It may return after all copies of a write were lost. Then it must take that write again
+        // where the others do, so it learns anew from them what is stable.
+        for session in self.sessions.values_mut() {
+            if !planted(Bug::FloorKept) {
+                session.stable = Sequence(0);
+            }
+        }
         self.config = None;
         self.join = None;
         if let Some(persist) = &mut self.persist {

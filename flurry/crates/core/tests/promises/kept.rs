@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::copies::{copy, verdict};
-use crate::common::{Cluster, PORTAL, portal, server};
+use crate::common::{Cluster, PORTAL, portal, server, server_at};
 use bytes::Bytes;
 use flurry_core::config::Level;
-use flurry_core::id::{DurationNs, MonoNs};
+use flurry_core::id::{ConfigNumber, DurationNs, MonoNs};
 use flurry_core::key_value::{Answer, KeyValue, Operation};
 use flurry_core::message::{Ask, Message, State, Verdict};
 use flurry_core::router::{Router, RouterParams};
@@ -205,4 +205,29 @@ fn no_takeover_goes_on_while_a_server_may_have_kept_a_record_that_counts() {
     cluster.servers[2].handle_message(now, 0, Message::Control(pong));
     // `Joining` would mean that it has no record.
     assert_eq!(verdict(&mut cluster, 2, touch), Verdict::Unregistered);
+}
+
+/// After the loss of all copies, a late copy of a write may still arrive. A server that refused it as
+/// stable would never have the key that the others have then.
+#[test]
+fn a_late_write_after_the_loss_of_all_copies_is_taken_by_all_or_none() {
+    let mut cluster = Cluster::open();
+    // The second write of a key reports that every server has the first one.
+    cluster.answer("k0", &set("v"), Level::All);
+    cluster.answer("k1", &set("v"), Level::All);
+    cluster.answer("k1", &set("w"), Level::All);
+    let late = |cluster: &Cluster| copy(cluster, (1, 2), "k0", &set("v"));
+    send_away(&mut cluster, &[2]);
+    for id in [0, 1] {
+        cluster.servers[id] = server_at(cluster.now, u16::try_from(id).unwrap(), 70 + id as u128);
+    }
+    cluster.pass(AWAY);
+    come_back(&mut cluster);
+    assert!(cluster.controller.config().unwrap().last_wipe > ConfigNumber(0));
+    let verdicts = [0, 1, 2].map(|index| {
+        let late = late(&cluster);
+        verdict(&mut cluster, index, late)
+    });
+    assert_eq!(verdicts[0], verdicts[1]);
+    assert_eq!(verdicts[0], verdicts[2]);
 }
