@@ -87,8 +87,8 @@ impl View {
         left.map(|it| it.server).collect()
     }
 
-    /// Servers that are silent for long and not counted out: with those that are out already, they
-    /// are so many that they could serve owners without the others.
+    /// Returns the servers that are silent for long and not counted out, because silent servers may
+    /// still serve owners without the others.
     fn silent_for_long(&self) -> Vec<u16> {
         let for_long = |it: &&Member| it.heard_ms_ago.is_none_or(|ago| ago > SILENT_LONG_MS);
         let silent = self.members.iter().filter(|it| it.state == "silent");
@@ -206,7 +206,7 @@ fn hints(view: &View) -> Vec<String> {
     if !silent.is_empty() {
         let servers: Vec<String> = silent.iter().map(u16::to_string).collect();
         lines.push(format!(
-            "waiting for server {}: most servers are silent, and they may serve each other where the controller cannot see it; hint: start them, also those that are gone; if they are gone for good, {}",
+            "waiting for server {}: silent servers may still serve each other, or an earlier gateway, where the controller cannot see it; hint: start them, also those that are gone; if they are gone for good, {}",
             servers.join(" and "),
             remove_each(&silent)
         ));
