@@ -347,7 +347,7 @@ impl InFlight {
     }
 
     /// Returns the number of replicas that have it.
-    fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         let held = |target: &&Target| target.progress == Progress::Held;
         self.targets.iter().filter(held).count()
     }

@@ -146,10 +146,12 @@ impl Router {
         let version = id.version();
         let asked_stable = operation.request.stable;
         let asking = operation.phase == Phase::Asking;
+        let answered = operation.answered;
         let Some(target) = operation.target(server) else {
             return;
         };
         let held = target.progress == Progress::Held;
+        let forgets = !write && !answered;
         // A refusal counts only for the latest sending. An earlier sending knew of fewer stable
         // writes.
         let latest = reply.stable >= asked_stable;
@@ -168,7 +170,10 @@ impl Router {
             // well.
             Verdict::Stale if write && !asking => target.progress = Progress::Held,
             Verdict::Stale if !held && latest => target.progress = Progress::Stale,
-            Verdict::Behind if !held && latest => {
+            // A server may have answered a read and forgotten since what the read depends on: a
+            // deletion that every replica has. Another one that forgot it earlier cannot answer,
+            // so they are asked again, and the owner hears that nobody has it.
+            Verdict::Behind if latest && (!held || forgets) => {
                 target.progress = Progress::Behind(reply.have);
                 target.next = target.next.max(now.after(super::rate::RETRY_MIN));
             }
@@ -181,6 +186,9 @@ impl Router {
                 target.state = Some(Box::new(State::ABSENT));
             }
             _ => {}
+        }
+        if forgets && matches!(reply.verdict, Verdict::Behind) && operation.held() == 0 {
+            operation.answer = None;
         }
         if planted(Bug::ErrorWins)
             && matches!(reply.verdict, Verdict::Behind)

@@ -11,6 +11,7 @@ mod departing;
 mod disk;
 mod doubt;
 mod expiry;
+mod forgotten;
 mod generated;
 mod kept;
 mod lease;
