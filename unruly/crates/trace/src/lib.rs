@@ -11,6 +11,7 @@
 
 mod bins;
 mod checksum;
+mod columns;
 mod error;
 mod locks;
 mod manifest;

@@ -200,6 +200,9 @@ impl Level {
     }
 }
 
+/// Cell, repeat, request, server and attempt of a copy: what tells it from the others of a spool.
+pub(crate) type Identity = (u16, u16, u64, u16, u8);
+
 /// One row of `requests`. Times are column time (see [`crate::Clock`]), [`NULL_NS`] when they never came.
 /// `cell`, `phase` and `op` are indices into the names of the spool's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,7 +300,7 @@ impl Record {
 
     /// Identity of the copy within its process's spool.
     #[must_use]
-    pub fn identity(&self) -> (u16, u16, u64, u16, u8) {
+    pub(crate) fn identity(&self) -> Identity {
         (
             self.cell,
             self.repeat,
@@ -400,6 +403,7 @@ impl Record {
     ///
     /// If `column` is not a column of the table; callers iterate over its columns.
     #[must_use]
+    #[inline]
     pub fn value<'a>(&self, column: usize, header: &'a SpoolHeader) -> Value<'a> {
         let time = |time: ColumnNs| {
             if time == NULL_NS {

@@ -6,26 +6,27 @@
 //! column number, so one writer serves all tables.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Encoding, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::writer::ColumnWriter;
-use parquet::data_type::ByteArray;
-use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use crate::checksum::{CHECKSUM_KEY, Summed, UNKNOWN, is_whole};
+use crate::columns::Columns;
 use crate::error::TraceError;
 use crate::manifest::Counts;
 use crate::schema::{SCHEMA_VERSION, Table};
 
 const COUNTS_KEY: &str = "unruly.counts";
+
+/// The most rows of a row group: bounds the memory of encoding (about 20 MB).
+pub(crate) const GROUP_ROWS: usize = 1 << 15;
 
 /// One value of one row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,7 +60,7 @@ pub struct SegmentMeta {
 #[derive(Debug)]
 pub struct SegmentWriter {
     table: Table,
-    columns: Vec<Arc<Type>>,
+    columns: Columns,
     temporary: PathBuf,
     path: PathBuf,
     writer: SerializedFileWriter<Summed>,
@@ -84,7 +85,7 @@ impl SegmentWriter {
             .map_err(|source| TraceError::io(&temporary, "creating the segment", source))?;
         let schema = table.parquet_type();
         let properties = Arc::new(properties(&schema));
-        let columns = schema.get_fields().to_vec();
+        let columns = Columns::of(&schema).map_err(|source| parquet_error(table, path, source))?;
         let writer = SerializedFileWriter::new(Summed::new(file), schema, properties)
             .map_err(|source| parquet_error(table, path, source))?;
         Ok(Self {
@@ -97,7 +98,8 @@ impl SegmentWriter {
         })
     }
 
-    /// Appends `rows` rows as one row group; `value(column, row)` gives each value.
+    /// Appends `rows` rows, in row groups of at most [`GROUP_ROWS`]; `value(column, row)` gives each
+    /// value.
     ///
     /// # Errors
     ///
@@ -107,16 +109,16 @@ impl SegmentWriter {
         rows: usize,
         value: impl Fn(usize, usize) -> Value<'a>,
     ) -> Result<(), TraceError> {
-        if rows == 0 {
-            return Ok(());
+        let (table, path) = (self.table, &self.path);
+        let failed = |source| parquet_error(table, path, source);
+        for begin in (0..rows).step_by(GROUP_ROWS) {
+            let end = rows.min(begin + GROUP_ROWS);
+            let mut group = self.writer.next_row_group().map_err(failed)?;
+            self.columns
+                .write(&mut group, begin..end, &value)
+                .map_err(failed)?;
+            group.close().map_err(failed)?;
         }
-        let (table, path) = (self.table, self.path.clone());
-        let failed = |source| parquet_error(table, &path, source);
-        let mut group = self.writer.next_row_group().map_err(failed)?;
-        for (index, column) in self.columns.iter().enumerate() {
-            write_column(&mut group, column, rows, |row| value(index, row)).map_err(failed)?;
-        }
-        group.close().map_err(failed)?;
         self.rows += rows as u64;
         Ok(())
     }
@@ -213,79 +215,18 @@ fn properties(schema: &Type) -> WriterProperties {
         .set_compression(Compression::ZSTD(ZstdLevel::default()));
     for field in schema.get_fields() {
         let path = field.name().into();
-        // Times and request numbers hardly repeat: a dictionary would only be given up later.
-        if field.get_physical_type() == Physical::INT64 {
-            builder = builder
+        builder = match field.get_physical_type() {
+            // Times and request numbers hardly repeat: a dictionary would only be given up later.
+            Physical::INT64 => builder
                 .set_column_dictionary_enabled(path, false)
-                .set_column_encoding(field.name().into(), Encoding::DELTA_BINARY_PACKED);
-        }
+                .set_column_encoding(field.name().into(), Encoding::DELTA_BINARY_PACKED),
+            // The dictionary of a column of words says which there are. The first and the last one
+            // in the alphabet help no reader, and to find them takes two comparisons for each row.
+            Physical::BYTE_ARRAY => {
+                builder.set_column_statistics_enabled(path, EnabledStatistics::None)
+            }
+            _ => builder,
+        };
     }
     builder.build()
-}
-
-fn write_column<'a, W: Write + Send>(
-    group: &mut SerializedRowGroupWriter<'_, W>,
-    column: &Type,
-    rows: usize,
-    value: impl Fn(usize) -> Value<'a>,
-) -> ParquetResult<()> {
-    let Some(mut writer) = group.next_column()? else {
-        return Err(ParquetError::General(format!(
-            "no place for column {}",
-            column.name()
-        )));
-    };
-    let optional = column.get_basic_info().repetition() == Repetition::OPTIONAL;
-    let levels: Option<Vec<i16>> = optional.then(|| {
-        (0..rows)
-            .map(|row| i16::from(value(row) != Value::Null))
-            .collect()
-    });
-    let wrong = |row: usize| {
-        ParquetError::General(format!(
-            "column {}: row {row} is {:?}",
-            column.name(),
-            value(row)
-        ))
-    };
-    // The values that are there, in order; a null in a required column has no match below.
-    let present = (0..rows).filter(|row| !(optional && value(*row) == Value::Null));
-    macro_rules! write {
-        ($writer:expr, $pattern:pat => $convert:expr) => {{
-            let mut values = Vec::with_capacity(rows);
-            for row in present {
-                match value(row) {
-                    $pattern => values.push($convert),
-                    _ => return Err(wrong(row)),
-                }
-            }
-            $writer.write_batch(&values, levels.as_deref(), None)?;
-        }};
-    }
-    match writer.untyped() {
-        ColumnWriter::Int64ColumnWriter(inner) => write!(inner, Value::Int(number) => number),
-        ColumnWriter::Int32ColumnWriter(inner) => {
-            // Unsigned 32-bit columns are stored as their bit pattern, as Parquet prescribes.
-            write!(inner, Value::Int(number) => (number.cast_unsigned() & 0xffff_ffff) as u32 as i32);
-        }
-        ColumnWriter::DoubleColumnWriter(inner) => write!(inner, Value::Float(number) => number),
-        ColumnWriter::BoolColumnWriter(inner) => write!(inner, Value::Bool(flag) => flag),
-        ColumnWriter::ByteArrayColumnWriter(inner) => {
-            // Neighbouring rows often have the same word, whose bytes can be shared.
-            let mut last = ("", ByteArray::from(""));
-            write!(inner, Value::Text(text) => {
-                if text != last.0 {
-                    last = (text, ByteArray::from(text.as_bytes().to_vec()));
-                }
-                last.1.clone()
-            });
-        }
-        _ => {
-            return Err(ParquetError::General(format!(
-                "column {}: type unknown",
-                column.name()
-            )));
-        }
-    }
-    writer.close()
 }

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
 use crate::manifest::Counts;
-use crate::record::{Record, Status};
+use crate::record::{Identity, Record, Status};
 use crate::schema::{SCHEMA_VERSION, Table};
-use crate::segment::{SegmentMeta, SegmentWriter};
+use crate::segment::{GROUP_ROWS, SegmentMeta, SegmentWriter};
 
 /// The last byte is the version of the records: 2 checks them by CRC-32C.
 const MAGIC: &[u8; 8] = b"UNRULYS2";
@@ -28,9 +28,6 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// A spool becomes a segment at this many records (104 MB).
 pub const SPOOL_ROWS_MAX: u64 = 1_000_000;
-
-/// Records in a row group: bounds the memory of encoding (about 10 MB).
-const GROUP_ROWS: usize = 1 << 15;
 
 /// What the records of a spool have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,18 +211,11 @@ pub fn seal_spool(
     open: &mut dyn FnMut(Record) -> Option<Record>,
 ) -> Result<Sealed, TraceError> {
     let segment = segment_path(path);
-    let mut still_open = BTreeMap::new();
-    for record in SpoolReader::open(path)? {
-        if record.provisional {
-            still_open.insert(record.identity(), record);
-        } else if record.supersedes {
-            still_open.remove(&record.identity());
-        }
-    }
     let mut reader = SpoolReader::open(path)?;
     let header = reader.header.clone();
-    let mut leftovers = still_open.into_values().filter_map(open).peekable();
+    let mut still_open = BTreeMap::new();
     let mut group: Vec<Record> = Vec::with_capacity(GROUP_ROWS);
+    let mut order: Vec<usize> = Vec::with_capacity(GROUP_ROWS);
     let mut counts = RowCounts::default();
     let mut writer = SegmentWriter::create(Table::Requests, &segment)?;
     loop {
@@ -233,19 +223,25 @@ pub fn seal_spool(
         group.extend(
             reader
                 .by_ref()
-                .filter(|record| !record.provisional)
+                .filter(|record| is_final(record, &mut still_open))
                 .take(GROUP_ROWS),
         );
-        if group.len() < GROUP_ROWS {
-            group.extend(leftovers.by_ref().take(GROUP_ROWS - group.len()));
+        while group.len() < GROUP_ROWS
+            && let Some((_, record)) = still_open.pop_first()
+        {
+            group.extend(open(record));
         }
         if group.is_empty() {
             break;
         }
         // Neighbours in intended time differ least, which is what delta encoding lives on.
-        group.sort_by_key(|record| record.intended_ns);
+        order.clear();
+        order.extend(0..group.len());
+        order.sort_by_key(|row| group[*row].intended_ns);
         group.iter().for_each(|record| counts.add(record));
-        writer.append(group.len(), |column, row| group[row].value(column, &header))?;
+        writer.append(group.len(), |column, row| {
+            group[order[row]].value(column, &header)
+        })?;
     }
     let counts = counts.finish();
     let rows = writer.finish(&header.meta(), Some(&counts))?;
@@ -258,6 +254,17 @@ pub fn seal_spool(
             .map_err(|source| TraceError::io(path, "removing the spool", source))?;
     }
     Ok(Sealed { counts, unread })
+}
+
+/// Returns whether the record is a row. A provisional record is noted as open instead, until the final
+/// one of its copy comes.
+fn is_final(record: &Record, still_open: &mut BTreeMap<Identity, Record>) -> bool {
+    if record.provisional {
+        still_open.insert(record.identity(), *record);
+    } else if record.supersedes {
+        still_open.remove(&record.identity());
+    }
+    !record.provisional
 }
 
 /// Removes a spool whose segment is complete; one with records that cannot be read is kept.
@@ -295,6 +302,8 @@ struct RowCounts {
     /// A bit for each request, 64 to a word: numbers are dense, and a set of a million of them
     /// would be the largest thing in the memory of a generator.
     requests: BTreeMap<(u16, u16, u64), u64>,
+    /// The word of the last row, which is not in the map yet: neighbours mostly have the same.
+    last: ((u16, u16, u64), u64),
 }
 
 impl RowCounts {
@@ -304,13 +313,23 @@ impl RowCounts {
         copies.recorded += 1;
         *copies.of_mut(record.status) += 1;
         self.counts.requests.answered += u64::from(record.answered);
-        *self
-            .requests
-            .entry((record.cell, record.repeat, record.request / 64))
-            .or_default() |= 1 << (record.request % 64);
+        let place = (record.cell, record.repeat, record.request / 64);
+        if place != self.last.0 {
+            self.keep_last();
+            self.last = (place, 0);
+        }
+        self.last.1 |= 1 << (record.request % 64);
+    }
+
+    fn keep_last(&mut self) {
+        let (place, word) = self.last;
+        if word != 0 {
+            *self.requests.entry(place).or_default() |= word;
+        }
     }
 
     fn finish(mut self) -> Counts {
+        self.keep_last();
         let requests = &mut self.counts.requests;
         let seen: u64 = self
             .requests

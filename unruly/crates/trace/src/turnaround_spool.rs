@@ -18,7 +18,7 @@ use unruly_time::ColumnNs;
 use crate::error::TraceError;
 use crate::locks::WriterLock;
 use crate::schema::{SCHEMA_VERSION, Table};
-use crate::segment::{SegmentMeta, SegmentWriter, Value};
+use crate::segment::{GROUP_ROWS, SegmentMeta, SegmentWriter, Value};
 use crate::table_spool::create_spool;
 
 const MAGIC: &[u8; 8] = b"UNRULYW1";
@@ -26,9 +26,6 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// A spool becomes a segment at this many rows (104 MB).
 const ROWS_MAX: u64 = 1 << 20;
-
-/// Rows in a row group: bounds the memory of sealing.
-const GROUP_ROWS: usize = 1 << 15;
 
 /// Length of a record.
 const BYTES: usize = 104;
