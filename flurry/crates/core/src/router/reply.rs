@@ -151,7 +151,7 @@ impl Router {
             return;
         };
         let held = target.progress == Progress::Held;
-        let forgets = !write && !answered;
+        let forgets = reply.attempt == repair::ATTEMPT && !write && !answered;
         // A refusal counts only for the latest sending. An earlier sending knew of fewer stable
         // writes.
         let latest = reply.stable >= asked_stable;
@@ -170,9 +170,10 @@ impl Router {
             // well.
             Verdict::Stale if write && !asking => target.progress = Progress::Held,
             Verdict::Stale if !held && latest => target.progress = Progress::Stale,
-            // A server may have answered a read and forgotten since what the read depends on: a
-            // deletion that every replica has. Another one that forgot it earlier cannot answer,
-            // so they are asked again, and the owner hears that nobody has it.
+            // A repair asks a server that has answered a read for what the read depends on. If that
+            // is a deletion that every replica has, the server may have forgotten it since. Another
+            // one that forgot it earlier cannot answer. So they are asked again, and the owner hears
+            // that nobody has it.
             Verdict::Behind if latest && (!held || forgets) => {
                 target.progress = Progress::Behind(reply.have);
                 target.next = target.next.max(now.after(super::rate::RETRY_MIN));
