@@ -88,7 +88,7 @@ def test_each_try_has_the_whole_timeout(tmp_path: Path) -> None:
     call("drive", program("silent"), *flags, "-q", "-o", out)
     run = Measured(out)
     assert statuses(run) == {"timeout": 4 * 3}
-    # Each timeout begins when its try is due, so a try that is sent late does not move the next one.
+    # The timeout begins when its try is due: a try that is sent late does not move the next one.
     tries = run.rows("select attempt, sent_ns - intended_ns from requests")
     for attempt, after_ns in tries:
         assert after_ns >= attempt * 300_000_000, "the one before was given up early"

@@ -467,7 +467,7 @@ impl<M: StateMachine> Server<M> {
             "no record of an earlier incarnation counts for the next"
         );
         // It may return after all copies of a write were lost. Then it must take that write again
-        // where the others do, so it learns anew from them what is stable.
+        // where the others do, so it learns the number of stable writes anew from them.
         for session in self.sessions.values_mut() {
             if !planted(Bug::FloorKept) {
                 session.stable = Sequence(0);
