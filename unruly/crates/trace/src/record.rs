@@ -200,7 +200,7 @@ impl Level {
     }
 }
 
-/// Cell, repeat, request, server and attempt of a copy: what tells it from the others of a spool.
+/// Cell, repeat, request, server and attempt of a copy. No other copy of a spool has the same.
 pub(crate) type Identity = (u16, u16, u64, u16, u8);
 
 /// One row of `requests`. Times are column time (see [`crate::Clock`]), [`NULL_NS`] when they never came.

@@ -1,4 +1,4 @@
-//! A segment holds the values that it was given, whatever repeats in them and whatever is null.
+//! A segment holds the values that it was given, repeated ones and nulls among them.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where a helper fails")]
 
@@ -66,7 +66,7 @@ fn read(path: &Path) -> Vec<Event> {
     .collect()
 }
 
-/// Runs of equal rows: short ones, and some longer than what is written at once.
+/// Runs of equal rows: short ones, and some longer than the writer takes at once.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let word = prop_oneof![3 => "[a-c]", 1 => "[a-z]{0,12}", 1 => Just("\u{b5}s".to_owned())];
     let detail = prop_oneof![Just(None), word.clone().prop_map(Some)];
