@@ -33,6 +33,16 @@ fn member() -> Consensus {
     Consensus::new(MonoNs(1), params, Some(record))
 }
 
+/// Returns the vote of a member that has a state.
+fn vote(ballot: Ballot, trial: bool) -> Message {
+    let empty = false;
+    Message::Vote {
+        ballot,
+        trial,
+        empty,
+    }
+}
+
 /// Lets a member stand as a candidate for whom the others vote. Returns the ballots that it asks
 /// for, and the stamp of the state that it writes as a leader.
 fn stand(member: &mut Consensus) -> (Vec<Ballot>, Option<Stamp>) {
@@ -46,13 +56,7 @@ fn stand(member: &mut Consensus) -> (Vec<Ballot>, Option<Stamp>) {
                 Output::Persist(_) => member.persisted(now),
                 Output::Send(to, Message::Ask { ballot, trial, .. }) => {
                     asked.push(ballot);
-                    let empty = false;
-                    let vote = Message::Vote {
-                        ballot,
-                        trial,
-                        empty,
-                    };
-                    member.handle_message(now, to, vote);
+                    member.handle_message(now, to, vote(ballot, trial));
                 }
                 Output::Send(_, Message::Append { stamp, .. }) => {
                     written.get_or_insert(stamp);
@@ -125,13 +129,7 @@ fn act(member: &mut Consensus, now: MonoNs, heard: bool) -> Vec<MemberId> {
         match output {
             Output::Persist(_) => member.persisted(now),
             Output::Send(to, Message::Ask { ballot, trial, .. }) => {
-                let empty = false;
-                let vote = Message::Vote {
-                    ballot,
-                    trial,
-                    empty,
-                };
-                member.handle_message(now, to, vote);
+                member.handle_message(now, to, vote(ballot, trial));
             }
             Output::Send(
                 to,
